@@ -3,23 +3,20 @@
 Theory of operation. Just before each transaction, the job calls :meth:`JobState.save`. Statistics are small, so every
 transaction stores them, and they count exactly the stored results. The same is true of pages with a budget. The
 knowledge of hosts (the throttle's state, robots.txt responses, cookies) grows with the crawl, so a transaction stores
-it only when it is due: after :data:`INTERVAL` seconds, or later if it is large. If no transaction comes by then, the
+it only when it is due: after ``INTERVAL`` seconds, or later if it is large. If no transaction comes by then, the
 job makes one, which also stores a backoff that stops all sends, or a send without a response so far. While nothing else
-is written, these transactions become rarer, down to one in :data:`LONGEST_QUIET` seconds. A kill loses the knowledge
+is written, these transactions become rarer, down to one in ``LONGEST_QUIET`` seconds. A kill loses the knowledge
 since the last one. Each state therefore stores the time by which the next one follows, and the throttle assumes that
 every scope that may have sent until then did send. Allowances of quotas are stored in advance
 (:mod:`trawl.throttling.allowance`), with a transaction at once. Cookies are stored with the next transaction while they
 are small, because the pages behind a login must not outlive the login.
 
 The final state is stored after the crawl has ended.
-
-Length: a job for the engine and its state belong together.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from datetime import datetime
@@ -39,6 +36,7 @@ from trawl.engine.items import ItemSender, Processor, Writer
 from trawl.engine.job_items import JobItems
 from trawl.engine.limits import ItemLimit
 from trawl.engine.no_job import Alone, NoJob, NoJobState
+from trawl.engine.write_timer import WriteTimer
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings
 from trawl.feeds.outbox import OutboxWriter, open_outbox
@@ -68,18 +66,10 @@ if TYPE_CHECKING:
     from trawl.frontier.job import Job, SessionLease
     from trawl.scheduler import Grant, Prefetcher
 
-__all__ = ["INTERVAL", "JobState", "JobTransport", "OpenJob", "open_job"]
+__all__ = ["JobState", "JobTransport", "OpenJob", "open_job"]
 
 
 logger: logging.Logger = logging.getLogger("trawl")
-
-INTERVAL = 2.0
-"""Minimum seconds between two writes of the knowledge of hosts."""
-
-LONGEST_QUIET = 60.0
-"""Maximum seconds between two writes. After a kill, scopes that may have sent in that time wait as if they had."""
-
-_BYTES_A_SECOND = 500_000.0  # average rate of writes if the state is large
 
 _LATE = 1.0  # seconds that a transaction may take after it is due
 
@@ -108,16 +98,10 @@ class JobState(NoJobState):
         self._stats = context.stats
         self._wall = context.wall
         self._throttle = throttle
-        self._kept_at = 0.0
-        self._due_at = 0.0
-        self._quiet = 0.0  # seconds between two writes if nothing else is written
-        self._next_at = math.inf
-        self._alarm = trio.CancelScope()
-        self._is_quiet = False
+        self._timer = WriteTimer()
         self._elapsed = 0.0
         self._began_at = 0.0
         self._has_begun = False
-        self._wanted = trio.Event()
         self._asked = trio.Event()
         self._is_raising = False
         self._allowances = Allowances(self._ask)
@@ -169,18 +153,17 @@ class JobState(NoJobState):
         was_raised, self._is_raising = self._is_raising, False
         if was_raised:
             self._allowances.promise(now)
-        if now >= self._due_at:
+        if self._timer.is_due(now):
             self._keep_host_state(is_last=False)
         else:
-            self._wanted.set()
+            self._timer.want()
             self.host_state.keep_changed_cookies()
             if was_raised:
                 self._keep_ahead()
 
     def has_backed_off(self) -> None:
         """Store the backoff state in the step that defers the refused request, so that a kill can't lose it."""
-        if self._next_at < math.inf:
-            self._due_at = min(self._due_at, self._kept_at + self.host_state.size_bytes / _BYTES_A_SECOND)
+        self._timer.hurry(self.host_state.size_bytes)
 
     def begin(self, nursery: trio.Nursery) -> None:
         """Start the task that makes transactions."""
@@ -190,7 +173,9 @@ class JobState(NoJobState):
         """Make a transaction when a write is due and no other transaction comes. Runs until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._raise_allowances)
-            await self._write_when_due()
+            while True:
+                await self._timer.until_due()
+                await self._job.commit()
 
     async def _raise_allowances(self) -> None:
         """Store larger allowances of quotas as soon as they are requested."""
@@ -206,18 +191,6 @@ class JobState(NoJobState):
 
     def _keep_ahead(self) -> None:
         self.host_state.keep_ahead(self._allowances.ahead(), self._wall.to_epoch(self._allowances.promised_until))
-
-    async def _write_when_due(self) -> None:
-        while True:
-            # _keep_host_state() moves this deadline whenever a transaction has stored the state.
-            with trio.CancelScope(deadline=self._next_at) as self._alarm:
-                await self._wanted.wait()
-                await trio.sleep_until(self._due_at)
-            was_wanted, self._wanted = self._wanted.is_set(), trio.Event()
-            # Another transaction may have stored the state in the meantime and moved both times.
-            if trio.current_time() >= (self._due_at if was_wanted else self._next_at):
-                self._is_quiet = not was_wanted
-                await self._job.commit()
 
     @property
     def robots(self) -> RobotsCache:
@@ -256,7 +229,7 @@ class JobState(NoJobState):
         self._keep_host_state(is_last=True)
         self._job.was_killed = False
         # The closing transaction calls save() again, which must not store this state as one that others follow.
-        self._due_at = self._next_at = math.inf
+        self._timer.stop()
         self._note(reason=reason)
 
     def _note(self, **facts: object) -> None:
@@ -269,13 +242,8 @@ class JobState(NoJobState):
 
     def _keep_host_state(self, *, is_last: bool) -> None:
         now = trio.current_time()
-        interval = max(INTERVAL, self.host_state.size_bytes / _BYTES_A_SECOND)
-        self._quiet = min(2.0 * self._quiet, max(interval, LONGEST_QUIET)) if self._is_quiet else interval
-        self._is_quiet = False
-        self._kept_at = now
-        self._due_at = now + interval
-        self._next_at = self._alarm.deadline = now + self._quiet
-        self.host_state.keep(now, None if is_last else self._quiet + _LATE)
+        quiet = self._timer.stored(now, self.host_state.size_bytes)
+        self.host_state.keep(now, None if is_last else quiet + _LATE)
         if is_last:
             self.host_state.keep_ahead({}, 0.0)
         else:
