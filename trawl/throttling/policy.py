@@ -1,24 +1,24 @@
-"""The policy and the state of a scope, and the limits in force that they make.
+"""The policy and the state of a scope, and the effective limits that follow from them.
 
-Theory of operation. Four parts may change a scope's limits, and each changes its own field only;
-:meth:`ScopeState.apply` puts them together, always in this order::
+Theory of operation. Five parts may change a scope's limits, and each changes only its own field.
+:meth:`ScopeState.apply` combines them, always in this order::
 
-    configured ─► AutoThrottle or rampup ─► robots.txt ─► RateLimit headers ─► backoff ─► in force
+    configured ─► AutoThrottle or rampup ─► robots.txt ─► RateLimit headers ─► backoff ─► effective
 
-The last three never make it faster. A delay that one of them put in force is a floor, too: jitter only lengthens it
-(D12). Windows that pass (recovery, rampup, giving up) take effect when the scope is next looked at, at the instants at
-which they ended: :meth:`ScopeState.settle`. Scopes configured alike share one :class:`ScopePolicy`, so a host without
-a configuration of its own costs a reference.
+The last three never make a scope faster. A delay set by one of them is also a minimum, because jitter only lengthens
+it. Windows that pass (recovery, rampup, giving up) take effect when the scope is next checked, as of the times at which
+they ended: :meth:`ScopeState.settle`. Scopes with the same configuration share one :class:`ScopePolicy`, so a host
+without its own configuration costs only a reference.
 
-AutoThrottle (H01-H12): a host's delay follows its latency. A server that answers in ``latency`` seconds and is to have
-N requests at once is asked every ``latency / N`` seconds: that is the *target delay*. After each response the delay
-becomes the mean of itself and the target, or the target if that is larger, within the bounds that the user set. Only a
-healthy page may lower it: an error page is often quicker than a real one, and following it would speed up a crawl that
-hurts its server. So only a response of status 200 that is not a trigger counts as healthy; refusals, errors and cached
-pages never speed anything up (H05, H15).
+AutoThrottle: a host's delay follows its latency. If a server responds in ``latency`` seconds and should have N requests
+at once, it gets a request every ``latency / N`` seconds: the *target delay*. After each response the delay becomes the
+mean of itself and the target, or the target if that is larger, within the configured bounds. Only a healthy page may
+lower the delay, because an error page is often faster than a real one, and following it would speed up a crawl that
+harms its server. So only a response with status code 200 that is not a trigger counts as healthy. Refusals, errors and
+cached pages never speed anything up.
 
-Starting points (target concurrency, longest delay, first delay): polite 1.0, 10 s, 2.0 s; a server that cooperates
-4.0, 30 s, 1.0 s; many domains 2.0, 60 s, 1.0 s.
+Starting points (target concurrency, maximum delay, first delay): polite 1.0, 10 s, 2.0 s; a server that cooperates 4.0,
+30 s, 1.0 s; many domains 2.0, 60 s, 1.0 s.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class AutoThrottle:
 
     Attributes:
         start_delay: The delay before the first response, in seconds.
-        min_delay: The least delay, in seconds.
-        max_delay: The longest delay, in seconds; not under the least.
-        target_concurrency: Requests to one host wanted in flight on average; above 0. A target, not a cap.
+        min_delay: The minimum delay, in seconds.
+        max_delay: The maximum delay, in seconds; at least the minimum.
+        target_concurrency: Average number of requests in flight to one host to aim for; above 0. A target, not a limit.
 
     Raises:
-        ValueError: The bounds cross (H06), or the target is not above 0.
+        ValueError: If ``min_delay`` is above ``max_delay``, or the target is not above 0.
     """
 
     start_delay: float = 5.0
@@ -69,20 +69,20 @@ class AutoThrottle:
 
     @property
     def first_delay(self) -> float:
-        """The delay that a host starts with, in seconds (H02)."""
+        """The delay that a host starts with, in seconds."""
         return min(max(self.min_delay, self.start_delay), self.max_delay)
 
     def target_delay(self, latency: float) -> float:
-        """The delay that ``latency`` (seconds) asks for (H03)."""
+        """Return the target delay for ``latency``, both in seconds."""
         return latency / self.target_concurrency
 
     def adjusted(self, delay: float, latency: float, *, is_healthy: bool) -> float:
-        """The delay after a response (H04-H06).
+        """Return the delay after a response, in seconds.
 
         Args:
             delay: The delay before it, in seconds.
-            latency: From the start of connecting to the headers, in seconds.
-            is_healthy: True if it may lower the delay.
+            latency: Seconds from the start of connecting to the headers.
+            is_healthy: True if the response may lower the delay.
         """
         target = self.target_delay(latency)
         wanted = min(max(target, (delay + target) / 2.0, self.min_delay), self.max_delay)
@@ -92,7 +92,7 @@ class AutoThrottle:
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 _MAX_STEPS = 1000
-"""Steps back that are taken at once, after a pause: of smaller ones, the rest take windows of their own."""
+"""Maximum number of steps back taken at once after a pause. Further steps, if they are small, wait for new windows."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -103,17 +103,17 @@ class ScopePolicy:
         config: The entry of ``THROTTLING_SCOPES``; empty without one.
         limits: The configured limits.
         backoff: The strategy of backing off.
-        rampup: The configuration of rampup; None: off.
-        autothrottle: The rule by which the delay follows the latency; None: off.
-        give_up_after: Seconds without a good answer after which their pending requests end (B20).
+        rampup: The configuration of rampup; None if it is off.
+        autothrottle: The rule by which the delay follows the latency; None if it is off.
+        give_up_after: Seconds without a good response after which the pending requests of a scope end.
         source: The source of the limits, for explanations.
-        manager: The class of their scope managers; None for the default, which keeps nothing.
-        failed: Called when one of them fails.
-        keeps_delay: True if the user set this scope's own delay: robots.txt then leaves it (D12).
-        keeps_concurrency: True if the user set this scope's own concurrency: robots.txt then leaves it (D12).
-        is_watched: True if the user set a concurrency or rate that should be reached (I02).
-        decides_triggers: True if the user listed this scope's own ``http_codes``, or gave a strategy with its own
-            ``is_trigger``: then no other response is a trigger (B14).
+        manager: The class of their scope managers; None for the default, which has no state.
+        failed: Called when a scope manager fails.
+        keeps_delay: True if the user set this scope's own delay, which takes precedence over robots.txt.
+        keeps_concurrency: True if the user set this scope's own concurrency, which takes precedence over robots.txt.
+        is_watched: True if the user set a concurrency or rate that should be reached.
+        decides_triggers: True if the user configured this scope's own ``http_codes``, or a strategy with its own
+        ``is_trigger``. Then no other response is a trigger.
     """
 
     config: Mapping[str, Any]
@@ -151,36 +151,36 @@ class ScopeState:
     """The policies' state of one scope. Hot, so mutable and slotted.
 
     Attributes:
-        policy: The configuration that it shares with others.
-        auto: The delay that AutoThrottle wants, in seconds; None where it leaves the scope alone.
-        last_latency: The latency before this one, for the log.
-        rampup: Its rampup; None where it is off.
+        policy: The configuration that it shares with other scopes.
+        auto: AutoThrottle's delay, in seconds; None if AutoThrottle does not apply to the scope.
+        last_latency: The previous latency, in seconds, for the log.
+        rampup: The state of rampup; None if it is off.
         robots: The Crawl-delay obeyed, in seconds; 0.0 for none.
-        robots_asked: The Crawl-delay as robots.txt has it, in seconds: it may be longer.
-        told: The limit that its server tells; None: none, or one whose time is over.
-        backoff: The backoff it is in; None: not backing off.
+        robots_asked: The Crawl-delay in robots.txt, in seconds, which may be longer.
+        told: The limit that its server announced; None if there is none, or if it has ended.
+        backoff: The backoff state; None if it is not backing off.
         trigger_source: The last trigger, in words.
-        escalated_at: The instant of the last incident.
-        triggered_at: The instant of the last trigger.
-        good_at: The last good answer.
-        failure_timer: The time without a good answer; None if nothing was refused since the last one.
-        has_answered: True if anything was ever answered, good or bad.
-        passed_at: The last good answer to a request that had been refused before.
-        refused: The request that was refused since the last good answer, those left out that are known to fail by
-            themselves: "" where there is none, "*" where there are several.
-        armed: The instant at which it is due to be settled, as its keeper noted it.
-        manager: The user's scope manager, or None.
-        made_at: The instant at which the scope was made.
-        requests: Requests that came to an end.
-        sends: Those that went to the wire.
-        used: The amount that they used of the quota, in all.
-        first_sent: The first send.
-        triggers: Triggers heard.
-        steps: Incidents counted.
-        hints: Headers obeyed.
-        last_hint: The last of them.
+        escalated_at: The event loop time of the last incident.
+        triggered_at: The event loop time of the last trigger.
+        good_at: The event loop time of the last good response.
+        failure_timer: The timer of the time without a good response; None if nothing was refused since the last one.
+        has_answered: True if there was ever a response, good or bad.
+        passed_at: The event loop time of the last good response to a request that had been refused before.
+        refused: The request that was refused since the last good response, except requests known to fail by themselves:
+            "" for none, "*" for several.
+        armed: The event loop time at which it is due, as stored by :class:`ScopeTimers`; ``inf`` if it is not armed.
+        manager: The user's scope manager; None for the default.
+        made_at: The event loop time at which the scope was created.
+        requests: Number of finished requests.
+        sends: Number of their sends.
+        used: The total amount of the quota that they used.
+        first_sent: The event loop time of the first send.
+        triggers: Number of triggers.
+        steps: Number of incidents.
+        hints: Number of headers obeyed.
+        last_hint: The last header obeyed, and its response.
         times: The total times of its requests, by stage; None before the first.
-        period: The figures that warnings are made of; None before the first period.
+        period: The statistics for warnings; None before the first period.
     """
 
     __slots__ = (
@@ -251,7 +251,7 @@ class ScopeState:
             self.rampup.floor = self.robots
 
     def start_afresh(self) -> None:
-        """Forget triggers and how far it backed off."""
+        """Forget triggers and backoff."""
         self.backoff: BackoffState | None = None
         self.trigger_source: str = ""
         self.escalated_at: float = -math.inf
@@ -261,10 +261,10 @@ class ScopeState:
         self.passed_at: float = -math.inf
         self.refused: str = ""
 
-    # -- what is in force
+    # -- effective limits
 
     def apply(self, scope: Scope) -> bool:
-        """Put the parts together on ``scope``. Returns True if that moved a limit."""
+        """Combine the parts and set the limits of ``scope``. Returns True if a limit changed."""
         before = (scope.delay, scope.floor, scope.delay_per_slot, scope.concurrency, scope.jitter)
         delay, rest, slots = self._undisturbed(scope.limits)
         scope.delay_limit, scope.delay_source, scope.concurrency_source = self._sources(scope.limits, delay, slots)
@@ -275,10 +275,10 @@ class ScopeState:
         if told is not None and told.delay > max(delay * jitter[0], floor):
             delay, floor = max(delay, told.delay), told.delay
             scope.delay_limit, scope.delay_source, scope.floor_source = "hint", told.source, ""
-        if self.rampup is not None:  # the delay is a limit that was found, so no interval is drawn shorter
+        if self.rampup is not None:  # the delay is a measured limit, so no interval is drawn shorter
             jitter = (1.0, min(lengthening(jitter)[1], lengthening(self.policy.backoff.jitter)[1]))
         if backoff is not None and backoff.is_backing_off(Base(delay, slots)):
-            jitter = lengthening(self.policy.backoff.jitter)  # a rest of the user's own is not drawn shorter either
+            jitter = lengthening(self.policy.backoff.jitter)  # a configured delay per slot is not drawn shorter either
             words = f"backoff step {backoff.steps}: {self.trigger_source}"
             if backoff.delay > delay:
                 delay = floor = backoff.delay
@@ -295,16 +295,16 @@ class ScopeState:
 
     @property
     def wish(self) -> float:
-        """The Crawl-delay in force, in seconds: none where the user set the scope's own delay (D12)."""
+        """The effective Crawl-delay, in seconds; 0.0 if the user set the scope's own delay."""
         return 0.0 if self.policy.keeps_delay else self.robots
 
     def base(self, scope: Scope) -> Base:
-        """Return the limits that backing off returns to now."""
+        """Return the limits that backing off currently returns to."""
         delay, _, slots = self._undisturbed(scope.limits)
         return Base(delay, slots)
 
     def _undisturbed(self, limits: Limits) -> tuple[float, float, float]:
-        """Delay, delay per slot and concurrency without the backoff."""
+        """Return delay, delay per slot and concurrency without the backoff."""
         delay, rest, slots = limits.delay, limits.delay_per_slot, limits.concurrency
         if self.rampup is not None:
             delay, rest, slots = self.rampup.delay, self.rampup.delay_per_slot, self.rampup.concurrency
@@ -334,7 +334,7 @@ class ScopeState:
     # -- time
 
     def due_at(self) -> float:
-        """The next instant at which the passing of time alone moves it; ``inf`` for none."""
+        """Return the next event loop time at which it changes by the passing of time alone; ``inf`` for none."""
         due = math.inf if self.failure_timer is None else self.failure_timer.due_at(self.policy.give_up_after)
         if self.backoff is not None:
             due = min(due, self.backoff.due_at(self.policy.backoff))
@@ -343,10 +343,10 @@ class ScopeState:
         return due
 
     def should_give_up(self, scope: Scope, now: float) -> bool:
-        """Return True if it gave no good answer for so long that it is given up (B20).
+        """Return True if it gave no good response for so long that it must be given up.
 
-        What was not asked can't answer: if requests were pending and it was open for half of that time, but another
-        scope, a spent quota or a middleware kept them, that time is left out.
+        A host without requests can't respond. If requests were pending and the scope was open for half of that time,
+        but another scope, an exhausted quota or a middleware delayed them, that time does not count.
         """
         failure_timer, after = self.failure_timer, self.policy.give_up_after
         if failure_timer is None or failure_timer.due_at(after) > now:
@@ -355,7 +355,7 @@ class ScopeState:
         return not (is_unasked and failure_timer.unasked(now, at_least=after / 2.0))
 
     def settle(self, scope: Scope, now: float) -> bool:
-        """Let every window that is over at ``now`` take effect, except for giving up. Returns True if a limit moved."""
+        """Apply all windows that ended by ``now``, except for giving up. Returns True if a limit changed."""
         is_touched = self._ease(scope, now)
         while self.rampup is not None and self.rampup.due_at <= now:
             at, triggers, before = self.rampup.due_at, self.rampup.triggers, self.rampup.limits
@@ -367,7 +367,7 @@ class ScopeState:
         return is_touched and self.apply(scope)
 
     def steer(self, triggers: int, before: Mapping[str, float]) -> None:
-        """Ask the scope manager for the limits that rampup moves to, from ``before``; its own are the default."""
+        """Call the scope manager for the limits that rampup moves to from ``before``. Rampup's own are the default."""
         rampup = self.rampup
         if self.manager is None or rampup is None or rampup.has_fallen_back:
             return
@@ -389,18 +389,19 @@ class ScopeState:
             if self.backoff is None and self.rampup is not None and self.rampup.has_fallen_back:
                 self.rampup.take_back()
             if self.backoff is not None and self.backoff.pace == before.pace:
-                self.backoff = self.backoff.waiting_from(now)  # the windows that went by lead nowhere either
+                # The windows that passed would not change anything either.
+                self.backoff = self.backoff.waiting_from(now)
         else:
             self.backoff = None if self.backoff is None else self.backoff.waiting_from(now)
         return self.backoff is not was
 
     @property
     def is_outage(self) -> bool:
-        """True if rampup met an outage, and leaves the scope to backing off."""
+        """True if rampup recognized an outage, and leaves the scope to backoff."""
         return self.rampup is not None and self.rampup.has_fallen_back
 
     def fall_back(self, scope: Scope, now: float) -> None:
-        """Take the first step of backing off instead of rampup (C05): there were triggers without a good answer."""
+        """Take the first step of backoff instead of rampup, because there were triggers without a good response."""
         base = self.base(scope)
         backoff = BackoffState.at(base).escalated(
             self.policy.backoff, base, now, in_flight=scope.in_flight, sent_at=now
@@ -415,12 +416,12 @@ class ScopeState:
         )  # fmt: skip
 
     def is_quiet(self, scope: Scope, now: float) -> bool:
-        """Return True if forgetting the scope loses nothing that matters: it is idle and not backing off (I01)."""
+        """Return True if forgetting the scope loses nothing that matters, because it is idle and not backing off."""
         return self.backoff is None and self.failure_timer is None and scope.is_idle(now)
 
 
 def _tell_move(scope: Scope, delay: float, rest: float, slots: float) -> None:
-    """Log what the limits in force were and are, and why."""
+    """Log the previous and the current limits, and the reasons."""
     moves = [
         f"{name} {before:.3g}{unit} -> {now:.3g}{unit} ({source})"
         for name, before, now, unit, source in (
@@ -430,5 +431,5 @@ def _tell_move(scope: Scope, delay: float, rest: float, slots: float) -> None:
         )
         if before != now
     ]
-    if moves:  # else jitter alone has moved
+    if moves:  # otherwise only the jitter has changed
         logger.debug("%s: %s", scope.id, ", ".join(moves))

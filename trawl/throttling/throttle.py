@@ -230,7 +230,7 @@ class Throttle:
     # -- outcomes
 
     async def begin(self, now: float) -> None:
-        """Call the manager for holds before the first send, and log the warnings due at the start (E10)."""
+        """Call the manager for holds before the first send, and log the warnings due at the start."""
         self._now = now
         self.warnings.at_start(self._table.policies)
         ask = getattr(self._manager, "get_initial_backoff", None)
@@ -290,7 +290,7 @@ class Throttle:
     async def triggered(
         self, request: Request | None, response: Response | None, exception: Exception | None
     ) -> list[str]:
-        """Return the scopes of a request for which this outcome is a trigger, for the default manager (B11, B14).
+        """Return the scopes of a request for which this outcome is a trigger, for the default manager.
 
         Raises:
             ValueError: If no request is passed and no call to a manager is in progress, so the scopes are unknown.
@@ -648,7 +648,7 @@ class Throttle:
                 self._tell_changed(scope, now)
 
     def items(self, request: Request, count: int) -> None:
-        """Count the items of a response (H16)."""
+        """Count the items of a response."""
         if count and self.warnings.has_watches:
             scope = self._table.get(self.resolver.scope_of_host(host_scope(request.url)))
             if scope is not None and scope.state.period is not None:
