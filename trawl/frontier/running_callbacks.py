@@ -1,13 +1,13 @@
-"""The callbacks that run now, in a file that outlives the process: it names the page that killed the process.
+"""A file that records running callbacks, so that the next process can find a page whose callback killed this one.
 
 A callback may end its process (a segmentation fault, ``os._exit()``, the kernel's OOM killer). The request is still in
-the store and would be sent again first, so the job would never get past it. Each process therefore has a small file of
-its own, mapped into memory, with one slot per running callback. Taking and clearing a slot are writes to memory,
-without a system call. The kernel writes the pages of a killed process to the file. The file is locked while its process
-lives, so a file that can be locked was left by a process that died.
+the store and would be sent again first, so the job would never get past it. Therefore each process has a small file,
+mapped into memory, with one slot per running callback. Taking and clearing a slot only write to memory, without a
+system call. If the process is killed, the kernel still writes the mapped memory to the file. A process keeps its file
+locked, so if a file can be locked, its process has died.
 
-The file's blocks are written when it is created, because a write to a mapped page without a block ends the process with
-SIGBUS if the disk is full.
+The file's blocks are written when it is created, because if the disk is full, a write to mapped memory without a block
+ends the process with SIGBUS.
 
 Imported only when a job is opened.
 """
@@ -45,11 +45,11 @@ _TRIES = 10
 
 def key_of(record: Record) -> bytes:
     """Return a key for a record that stays the same in later runs and after a retry."""
-    if record.fingerprint is None:  # duplicates are wanted, so only its place in the job tells them apart
+    if record.fingerprint is None:  # duplicates are wanted, so only their order in the job distinguishes them
         return record.order.to_bytes(KEY_BYTES, "big", signed=True)
     if len(record.fingerprint) == KEY_BYTES:
         return record.fingerprint
-    return blake2b(record.fingerprint, digest_size=KEY_BYTES).digest()  # of a user's own dupefilter
+    return blake2b(record.fingerprint, digest_size=KEY_BYTES).digest()  # a dupefilter of the user may return any length
 
 
 @attrs.frozen
@@ -97,13 +97,13 @@ class RunningCallbacks:
         text = url.encode("utf-8", "replace")[:_URL_BYTES]
         start = slot + _HEAD.size
         self._map[start : start + len(text)] = text
-        # The flag comes last, so that a slot that is used is complete.
+        # Set the flag last, so that a used slot is complete.
         _HEAD.pack_into(self._map, slot, 0, len(text), key)
         self._map[slot] = 1
         return slot
 
     def end(self, slot: int) -> None:
-        """Clear a slot: the callback has ended."""
+        """Clear the slot of a callback that has ended."""
         if slot >= 0:
             self._map[slot] = 0
             self._free.append(slot)
@@ -144,7 +144,7 @@ class LeftFile:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     status = os.fstat(descriptor)
-                    # Without a link, another process has just read and removed it.
+                    # If it has no link any more, another process has just read and removed it.
                     is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
                     found += [cls(path, descriptor)] if is_ours else []
                     descriptor = -1 if is_ours else descriptor
@@ -178,7 +178,7 @@ def _create(folder: Path) -> tuple[Path, int]:
         else:
             if os.fstat(descriptor).st_nlink:
                 return path, descriptor
-        os.close(descriptor)  # another process took it for a left file before it was locked
+        os.close(descriptor)  # another process locked it first, as the file of a dead process
     raise BlockingIOError(f"a new file in {folder} is locked already")
 
 
