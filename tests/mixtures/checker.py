@@ -417,6 +417,8 @@ class _Checker:
             or self.mixture.settings["AUTOTHROTTLE_ENABLED"]
             or any(since <= kill <= until for kill in self.trace.kills)
             or bool(self.triggers(scope))
+            # A request that waits for its middleware is expected to be sent, until user code ends it without a send.
+            or any(self.mixture.user_code(s.url) for s in self.mixture.steps if scope in self.scopes_of(s.url))
         )
 
     def _pending(self, scope: str, now: float) -> int:
