@@ -8,9 +8,9 @@ Name               Content                                                   Mad
 ``ScopeConfig``    One entry of ``THROTTLING_SCOPES``                        the user; checked in ``configuration``
 ``Limits``         The numbers of a scope as configured; frozen              ``limits_of``, from entry and defaults
 ``ScopePolicy``    Limits and strategies of scopes configured alike; frozen  ``ScopePolicies``
-``Scope``          The limits in force; what is in flight, sent and spent    ``ScopeTable``
-``ScopeState``     What its policies learned: backoff, rampup, latency       ``ScopeTable``, with its scope
-``ScopeSnapshot``  What a job stores of a scope                              ``scope_snapshot`` of job_scopes
+``Scope``          The effective limits; requests in flight, sent and spent  ``ScopeTable``
+``ScopeState``     The state of its policies: backoff, rampup, latency       ``ScopeTable``, with its scope
+``ScopeSnapshot``  The state of a scope that a job stores                    ``scope_snapshot`` of job_scopes
 =================  ========================================================  =======================================
 
 :meth:`Scope.gate` returns when a request may be granted, and :meth:`Scope.opens_at` checks again just before the send.

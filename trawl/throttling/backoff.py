@@ -16,7 +16,7 @@ there was no good response between them. A 429 among them indicates a limit, so 
 before the last good response does not count. This exception ends after three times that servers named were waited for
 without success, over at least a minute.
 
-An outage is over when a request that was granted after its last incident gets a good response. The scope then returns
+An outage ends when a request that was granted after its last incident gets a good response. The scope then returns
 to its previous rate (the base, or the rate that a limit had slowed the scope down to) in three steps: a quarter of it
 at the first good response, half at the fourth, all of it at the eighth (the maximum filter of BBR, draft-ietf-ccwg-bbr,
 and ``w_max`` of CUBIC, RFC 9438, section 4.2). A trigger before that restores the delay of the outage, and from there
@@ -300,7 +300,7 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             are not an outage.
         before: The delay at the first of them, in seconds, if the scope was already backing off; otherwise 0.0.
         outage: The delay at the end of an outage, in seconds, while the scope returns from it; otherwise None.
-        returned: Good responses since the end of the outage; not reset by a trigger on the way back.
+        returned: Good responses since the end of the outage; not reset by a trigger before the full return.
     """
 
     delay: float
@@ -412,10 +412,10 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return replace(after, concurrency=strategy.fewer(used), full=full, cut_from=cut_from)
 
     def answered(self, strategy: Backoff, base: Base, now: float, *, is_probe: bool) -> BackoffState | None:
-        """Return the state after a good response; None if backing off is over.
+        """Return the state after a good response; None if it ends the backoff.
 
         After an outage, the first good response leads to a quarter of the rate before it, the fourth to half of it, the
-        eighth to all of it, as long as nothing is refused meanwhile. If the scope was backing off before the outage,
+        eighth to all of it, as long as nothing is refused. If the scope was backing off before the outage,
         windows continue from there. A user's own strategy defines its own way back.
 
         Args:
@@ -460,7 +460,7 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return max(self.quiet_from, self.good_at) + max(strategy.window, _LEAST_WINDOW)
 
     def recovered(self, strategy: Backoff, base: Base) -> BackoffState | None:
-        """Return the state after the quiet window that ends at :meth:`due_at`; None if backing off is over."""
+        """Return the state after the quiet window that ends at :meth:`due_at`; None if it ends the backoff."""
         if not self.is_backing_off(base):
             return None
         at = self.due_at(strategy)

@@ -88,7 +88,7 @@ class FailureTimer:
         self._named_until = -inf  # by the last response that counted
         self._held_until = -inf
         self._named_count = 0
-        self._is_moving = False  # it was sent a request before its time, and named a later one
+        self._is_moving = False  # the server got a request before its named time, and named a later one
         self._try_at = inf
         self._waits = 0
         self._is_paced = False
@@ -134,7 +134,7 @@ class FailureTimer:
     def unanswered_waits(self, now: float) -> int:
         """Return the number of named times that were waited for without a good response; 0 in the first minute.
 
-        A limit names the time when it has room again, or has room within a minute, the usual window.
+        A server with a limit names the time of its next free request, or allows one within a minute, the usual window.
         """
         return self._waits if now - self.began_at >= _LONGEST_WINDOW else 0
 

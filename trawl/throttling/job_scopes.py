@@ -1,11 +1,12 @@
 """Snapshots of scopes for a job, and scopes that continue from a snapshot.
 
-Only the throttle imports this module. No other module reads and writes the private state of other modules.
+Only the throttle imports this module, the only one that reads and writes the private state of other modules.
 
 Theory of operation. Times are stored as wall time and converted when they are read, so time in which no process ran
-passes like any other. A window or hold that ended in between is over, and quiet windows take their steps back. There
-are two exceptions. The time without a good response after which a host is given up counts only while requests were sent
-to it. And if a machine's clock was set back, the remaining wait is never longer than when the state was stored.
+passes like any other. A window or hold that ended in between has no effect, and quiet windows take their steps back.
+There are two exceptions. The time without a good response after which a host is given up counts only while requests
+were sent to it. And if a machine's clock was set back, the remaining wait is never longer than when the state was
+stored.
 """
 
 from __future__ import annotations

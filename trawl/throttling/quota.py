@@ -290,7 +290,7 @@ class Quota:
         and did not before, or the reverse, the spent amount counts from the time at which it is known.
 
         Returns:
-            The part that does not count because its window is over. It may count if a longer window is set.
+            The part that does not count because its window has ended. It may count if a longer window is set.
         """
         self._pass_time(now)
         latest = now + self.window  # a clock that was set back must not make a window longer

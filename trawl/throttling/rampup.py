@@ -47,7 +47,7 @@ fallen back  Three incidents in a row without a     The falls are undone, and ba
              good response, none of them a 429; or  the scope until the outage ends (b)
              a whole window with triggers and no
              good response
-taken back   A refusal on the way back from an      Rampup controls the scope again, at a       ``take_back``
+taken back   A refusal during the return from an    Rampup controls the scope again, at a       ``take_back``
              outage                                 lower rate, and may fall further, because
                                                     the cause was a limit that fell
 ===========  =====================================  ==========================================  ======================
@@ -98,7 +98,7 @@ _FALLS = (0.95, 0.95, 0.9, 0.75, 0.5)  # factors of the rate, by the number of f
 _IS_LOWER = 3  # the next one or two falls come from a bucket that is still empty, not from a lower limit
 _MARKS = 2  # incidents before this one, between which good responses are counted: one interval has too few to rely on
 _WINDOWS = 4  # K: windows from a fall back to the refused rate
-_MAX_WINDOWS = 16  # ... if a fall cost many responses: they are spread over more windows
+_MAX_WINDOWS = 16  # ... if a fall cost many responses, which are spread over more windows
 _SPARE = 1.5  # factor on the windows in which the target allows the cost of a fall, because the next fall may cost more
 _UNDONE = 0.5  # of the rate refused in slow start with ten requests in flight: one doubling had no responses yet
 _TELLING = 10  # good responses between two incidents that reveal the delivery rate: no rate far above it is kept

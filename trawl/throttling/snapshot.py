@@ -183,7 +183,7 @@ class ThrottleSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         unknown_until: The end of the period in which there may have been unrecorded sends, because the process was
             killed before it stored the next state; ``-inf`` if this is the last state.
         scopes: The states worth storing, by scope.
-        answered: Scopes about which only one fact is worth storing: that they once gave a response.
+        answered: Scopes that once gave a response and have no other state worth storing.
         given_up: The times at which scopes were given up.
         pages: Received pages of scopes with a page budget.
     """
