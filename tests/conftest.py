@@ -87,7 +87,8 @@ def without_modules_of_other_tests(tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(autouse=True)
-def without_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove settings from the environment, so that a test never sees them."""
+def without_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Remove settings from the environment, so that a test never sees them, and keep its files out of the home."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
     for name in [name for name in os.environ if name.startswith("TRAWL_") or name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from trawl import scrapy_names
 from trawl.errors import PartLoadError, TrawlError, WrittenForScrapy
@@ -21,6 +21,7 @@ from trawl.user_files import is_user_file
 
 __all__ = [
     "UserExit",
+    "blocking_line",
     "check_part_imports",
     "closes_generator",
     "contained",
@@ -196,3 +197,22 @@ def check_part_imports(found: object, what: str) -> None:
         raise WrittenForScrapy(f"{what}: {said}", said.places)
     if "scrapy" in sys.modules and (said := scrapy_names.hint_of_file(file)):
         logger.warning("%s: %s", what, said)
+
+
+def blocking_line(ident: int) -> traceback.FrameSummary | None:
+    """Return the innermost line of user code that a task of Trio's loop is executing.
+
+    None if the loop executes no user code, or a debugger waits.
+
+    Args:
+        ident: The thread of the loop, as ``threading.get_ident()`` returned it there.
+    """
+    frame: FrameType | None = sys._current_frames().get(ident)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name.startswith("trio._core._run") or name in ("bdb", "pdb"):
+            return None
+        if is_user_file(frame.f_code.co_filename):
+            return traceback.extract_stack(frame, limit=1)[0]
+        frame = frame.f_back
+    return None

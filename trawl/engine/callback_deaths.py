@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from trawl.blocking import Blocking
+from trawl.blocking import Blocking, InlineBlocking
 from trawl.frontier import Record
 from trawl.frontier.job import Job
 from trawl.frontier.running_callbacks import LeftFile, RunningCallback, RunningCallbacks, key_of
@@ -49,10 +49,12 @@ class PageDeaths(msgspec.Struct, frozen=True):
     Attributes:
         count: Number of deaths.
         url: The URL of the page, for messages.
+        is_lease_lost: Whether the last one was a lost lease, and not a death.
     """
 
     count: int
     url: str
+    is_lease_lost: bool = False
 
 
 class CallbackDeaths:
@@ -69,42 +71,52 @@ class CallbackDeaths:
         self.counted: int = 0
         self._job = job
         self._file: RunningCallbacks | None = None
+        self._folder: Path | None = None
+        self._blocking: Blocking = InlineBlocking()
         self._suspects: dict[bytes, PageDeaths] = {}
         self._running = 0
         self._alone: bytes | None = None
         self._changed = trio.Event()
 
-    async def open(self, folder: Path, slots: int, blocking: Blocking) -> None:
+    async def open(self, slots: int, blocking: Blocking) -> None:
         """Count the deaths of earlier processes, and create the file of this one. A checkpoint.
 
         Args:
-            folder: The folder of the files.
             slots: Number of callbacks that may run at the same time.
             blocking: Runs blocking calls.
 
         Raises:
-            JobError: If the job can't be written.
+            JobError: If the job can't be written, or other users may write to the folder of the file.
         """
-        await self.count_left(folder, blocking)
+        self._blocking = blocking
         try:
-            self._file = await blocking.run(RunningCallbacks, folder, slots)
+            self._folder = await blocking.run(self._job.callbacks_folder)
+            await self._count_left()
+            self._file = await blocking.run(RunningCallbacks, self._folder, slots)
         except OSError as error:
-            words = "job %s: a page whose callback ends the process will not be found, because %s can't be written: %s"
-            logger.warning(words, self._job.name, folder, error)
+            words = "job %s: pages that end the process will not be found, because no file can be written: %s"
+            logger.warning(words, self._job.name, error)
 
     def close(self) -> None:
         """Remove the file of this process. Does not wait."""
         if self._file is not None:
             self._file.close()
 
-    async def count_left(self, folder: Path, blocking: Blocking) -> None:
-        """Count the deaths of processes that have left a file. A checkpoint.
+    async def refresh(self) -> None:
+        """Count the deaths of processes whose hosts this process has taken over. A checkpoint.
 
         Raises:
-            JobError: If the job can't be written.
+            JobError: If the job can't be read or written.
         """
-        left = await blocking.run(LeftFile.all_in, folder)
+        await self._job.refresh()
+        await self._count_left()
+
+    async def _count_left(self) -> None:
+        """Count the deaths of processes that have left a file."""
         self._suspects = self._stored()
+        if self._folder is None:
+            return
+        left = await self._blocking.run(LeftFile.all_in, self._folder)
         try:
             for each in left:
                 if each.callbacks:
@@ -112,7 +124,7 @@ class CallbackDeaths:
             if any(each.callbacks for each in left):
                 await self._job.commit()  # at once, because the next death may come before the next step
             for each in left:
-                await blocking.run(each.remove)
+                await self._blocking.run(each.remove)
         finally:
             for each in left:
                 each.close()
@@ -127,10 +139,12 @@ class CallbackDeaths:
     def give_up(self, grant: Grant) -> str:
         """Forget the deaths of a page that fails now, and return why it fails."""
         key = key_of(grant.lease)
-        count = self._suspects[key].count
+        deaths = self._suspects[key]
+        what = "blocked the process for longer than its lease" if deaths.is_lease_lost else "ended the process"
+        words = f"its callback {what} {deaths.count} times"
         self._forget(key)
-        logger.error("%r fails: its callback ended the process %d times", grant.request, count)
-        return f"its callback ended the process {count} times"
+        logger.error("%r fails: %s", grant.request, words)
+        return words
 
     @property
     def has_suspects(self) -> bool:
@@ -156,11 +170,13 @@ class CallbackDeaths:
     def begin(self, lease: Record) -> int:
         """Record that a callback starts, and return its slot for :meth:`end`."""
         self._running += 1
-        return -1 if self._file is None else self._file.begin(key_of(lease), lease.request.url)
+        if self._file is None or self._job.is_lease_lost:  # if it is lost before, this callback is not the cause
+            return -1
+        return self._file.begin(key_of(lease), lease.request.url)
 
     def survived(self, lease: Record) -> None:
         """Record that a callback has ended by itself, so that its page is no longer a suspect."""
-        if self._suspects:
+        if self._suspects and not self._job.is_lease_lost:
             self._forget(key_of(lease))
 
     def end(self, lease: Record, slot: int | None) -> None:
@@ -173,7 +189,8 @@ class CallbackDeaths:
         if slot is not None:
             self._running -= 1
             if self._file is not None:
-                self._file.end(slot)
+                end = self._file.leave if self._job.is_lease_lost else self._file.end
+                end(slot)
         if self._alone is not None:
             if self._alone == key_of(lease):
                 self._alone = None
@@ -194,14 +211,16 @@ class CallbackDeaths:
         pages = []
         for each in callbacks:
             known = self._suspects.get(each.key)
-            deaths = PageDeaths(1 if known is None else known.count + 1, without_passwords(each.url))
+            count = 1 if known is None else known.count + 1
+            deaths = PageDeaths(count, without_passwords(each.url), each.is_lease_lost)
             self._suspects[each.key] = deaths
             _section(_name(each.key)).keep(self._job, deaths)
             pages.append(f"{deaths.url} (death {deaths.count} of {MOST_DEATHS})")
         self.counted += 1
+        what = "lost its lease" if callbacks[0].is_lease_lost else "died"
         more = f" and {len(pages) - MAX_NAMED} more" if len(pages) > MAX_NAMED else ""
         logger.warning(
-            "job %s: a process died in the callback of %s%s", self._job.name, ", ".join(pages[:MAX_NAMED]), more
+            "job %s: a process %s in the callback of %s%s", self._job.name, what, ", ".join(pages[:MAX_NAMED]), more
         )
 
     def _forget(self, key: bytes) -> None:

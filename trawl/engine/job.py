@@ -367,8 +367,7 @@ async def open_job(
         with closing(CallbackDeaths(job)) as deaths:
             now_utc = wall.to_utc(trio.current_time())
             info = _info_of(job, spider, now_utc)
-            if job.directory is not None:
-                await deaths.open(job.directory, callbacks, blocking)
+            await deaths.open(callbacks, blocking)
             given_up = await job.requeue_given_up(now_utc.timestamp()) if settings.job_keep_given_up else 0
             frontier = await open_frontier(job, spider, wall, depth_first=depth_first)
             opened, outbox = await open_outbox(

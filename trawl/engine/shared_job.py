@@ -72,6 +72,7 @@ class SharedJobFollower(Alone):
         assert isinstance(engine.job_state, JobState)
         self._job = opened.job
         self._outbox = opened.outbox
+        self._deaths = opened.deaths
         self._stats = engine.context.stats
         self._session = session
         self._host_state = engine.job_state.host_state
@@ -172,6 +173,8 @@ class SharedJobFollower(Alone):
 
     async def _follow(self, change: Change) -> None:
         if isinstance(change, PartsReceived):
+            if change.unclean:
+                await self._deaths.refresh()
             self._host_state.gained(change, trio.current_time())
             self._came(change)
         elif isinstance(change, RequestsReceived):

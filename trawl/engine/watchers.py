@@ -18,13 +18,11 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -37,8 +35,7 @@ from trawl.errors import IgnoreRequest, SettingsError
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.observe import Progress, clipped, speed_between
 from trawl.plugins import load_plugin
-from trawl.tracebacks import contained
-from trawl.user_files import is_user_file
+from trawl.tracebacks import blocking_line, contained
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
@@ -343,7 +340,7 @@ class _BlockedLoopDetector:
                 self._tell()
 
     def _tell(self) -> None:
-        own = _inside_the_loop(sys._current_frames().get(self._ident))
+        own = blocking_line(self._ident)
         if own is None:
             return
         place = f"{Path(own.filename).name}:{own.lineno}"
@@ -355,15 +352,3 @@ class _BlockedLoopDetector:
             " thread do it: await self.crawl.blocking.run(function, argument)",
             place, own.line, self._after,
         )  # fmt: skip
-
-
-def _inside_the_loop(frame: FrameType | None) -> traceback.FrameSummary | None:
-    """Return the innermost line of user code in a task of Trio; None if there is none or a debugger waits."""
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name.startswith("trio._core._run") or name in ("bdb", "pdb"):
-            return None
-        if is_user_file(frame.f_code.co_filename):
-            return traceback.extract_stack(frame, limit=1)[0]
-        frame = frame.f_back
-    return None

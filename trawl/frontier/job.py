@@ -409,6 +409,20 @@ class Job:
         """Position last passed to :meth:`outbox_done`."""
         return self.outbox.start
 
+    @property
+    def is_lease_lost(self) -> bool:
+        """Whether the job belongs to other processes now because a callback blocked this one for too long."""
+        return False
+
+    def callbacks_folder(self) -> Path:
+        """Return the folder in which processes of this machine record their running callbacks. Blocks.
+
+        Raises:
+            OSError: If it can't be made.
+            JobError: If other users may write to it.
+        """
+        raise NotImplementedError
+
     async def requeue_given_up(self, now: float) -> int:
         """Queue the requests of hosts that were given up again, before the frontier is opened, and return their number.
 

@@ -27,8 +27,9 @@ from secrets import token_hex
 import attrs
 
 from trawl.frontier.base import Record
+from trawl.frontier.own_files import check_directory
 
-__all__ = ["LeftFile", "RunningCallback", "RunningCallbacks", "key_of"]
+__all__ = ["LeftFile", "RunningCallback", "RunningCallbacks", "key_of", "state_folder"]
 
 KEY_BYTES = 16
 
@@ -37,7 +38,8 @@ MAX_SLOTS = 1024
 
 _PREFIX = "callbacks."
 _SLOT_BYTES = 512
-_HEAD = struct.Struct(f"<BH{KEY_BYTES}s")  # 1 if the slot is used, length of the URL, key
+_HEAD = struct.Struct(f"<BH{KEY_BYTES}s")  # the state of the slot, length of the URL, key
+_FREE, _RUNS, _LOST = 0, 1, 2
 _URL_BYTES = _SLOT_BYTES - _HEAD.size
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _TRIES = 10
@@ -52,17 +54,38 @@ def key_of(record: Record) -> bytes:
     return blake2b(record.fingerprint, digest_size=KEY_BYTES).digest()  # a dupefilter of the user may return any length
 
 
+def state_folder(job: str) -> Path:
+    """Return the folder of a job that has no directory, below ``$XDG_STATE_HOME``, and create it if it is missing.
+
+    Blocks.
+
+    Args:
+        job: The job's address without the password.
+
+    Raises:
+        OSError: If the folder can't be made.
+        JobError: If it belongs to another user, or other users may write to it.
+    """
+    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    folder = home / "trawl" / blake2b(job.encode(), digest_size=16).hexdigest()
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    check_directory(folder)
+    return folder
+
+
 @attrs.frozen
 class RunningCallback:
-    """A callback that ran when its process died.
+    """A callback that ran when its process died or lost its lease.
 
     Attributes:
         key: The key of its record, as :func:`key_of` returns it.
         url: The URL of its page, up to its first 493 bytes.
+        is_lease_lost: Whether it blocked its process until the process had lost its lease on the job.
     """
 
     key: bytes
     url: str
+    is_lease_lost: bool = False
 
 
 class RunningCallbacks:
@@ -76,10 +99,12 @@ class RunningCallbacks:
         OSError: If the file can't be written or locked.
     """
 
-    __slots__ = ("_descriptor", "_free", "_map", "_path")
+    __slots__ = ("_descriptor", "_free", "_is_left", "_map", "_path")
 
     def __init__(self, folder: Path, slots: int) -> None:
         slots = min(slots, MAX_SLOTS)
+        self._is_left = False
+        self._map: mmap.mmap | None = None
         self._path, self._descriptor = _create(folder)
         try:
             _write_zeros(self._descriptor, slots * _SLOT_BYTES)
@@ -91,29 +116,38 @@ class RunningCallbacks:
 
     def begin(self, key: bytes, url: str) -> int:
         """Record that a callback runs, and return its slot; -1 if all slots are used."""
-        if not self._free:
+        if not self._free or self._map is None:
             return -1
         slot = self._free.pop()
         text = url.encode("utf-8", "replace")[:_URL_BYTES]
         start = slot + _HEAD.size
         self._map[start : start + len(text)] = text
         # Set the flag last, so that a used slot is complete.
-        _HEAD.pack_into(self._map, slot, 0, len(text), key)
-        self._map[slot] = 1
+        _HEAD.pack_into(self._map, slot, _FREE, len(text), key)
+        self._map[slot] = _RUNS
         return slot
 
     def end(self, slot: int) -> None:
         """Clear the slot of a callback that has ended."""
-        if slot >= 0:
-            self._map[slot] = 0
+        if slot >= 0 and self._map is not None:
+            self._map[slot] = _FREE
             self._free.append(slot)
 
+    def leave(self, slot: int) -> None:
+        """Leave a slot for the next process that opens the job: this process has lost its lease in the callback."""
+        if slot >= 0 and self._map is not None:
+            self._map[slot] = _LOST
+            self._is_left = True
+
     def close(self) -> None:
-        """Remove the file. Blocks. A second call does nothing."""
+        """Remove the file, unless a slot was left. Blocks. A second call does nothing."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            with suppress(OSError):
-                self._path.unlink(missing_ok=True)
+            if not self._is_left:
+                with suppress(OSError):
+                    self._path.unlink(missing_ok=True)
+            if self._map is not None:
+                self._map.close()  # It has a descriptor of its own, which would keep the lock.
             os.close(descriptor)
 
 
@@ -191,8 +225,9 @@ def _write_zeros(descriptor: int, size: int) -> None:
 def _callbacks_in(content: bytes) -> list[RunningCallback]:
     found = []
     for slot in range(0, len(content) - _SLOT_BYTES + 1, _SLOT_BYTES):
-        is_used, length, key = _HEAD.unpack_from(content, slot)
-        if is_used == 1 and length <= _URL_BYTES:
+        state, length, key = _HEAD.unpack_from(content, slot)
+        if state in (_RUNS, _LOST) and length <= _URL_BYTES:
             start = slot + _HEAD.size
-            found.append(RunningCallback(key, content[start : start + length].decode("utf-8", "replace")))
+            url = content[start : start + length].decode("utf-8", "replace")
+            found.append(RunningCallback(key, url, state == _LOST))
     return found

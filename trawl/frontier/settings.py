@@ -95,7 +95,8 @@ class JobSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             gt=1.0,
             description="Lease of a process on a job in a server: the seconds that it may be out of contact with the "
             "server before others may replace it. If the server is away for longer, the process stops sending. After a "
-            "kill, the next process waits until the lease ends. No effect on a job in a directory.",
+            "kill, the next process waits until the lease ends. While a callback blocks its process, a thread renews "
+            "the lease for at most 20 leases. No effect on a job in a directory.",
         ),
     ] = 15.0
     job_keep_given_up: Annotated[

@@ -122,6 +122,10 @@ class SqliteJob(Job):
         """The error that ended writing; None if there is none."""
         return self.transactions.failure
 
+    def callbacks_folder(self) -> Path:
+        """Return the job's directory."""
+        return self.directory
+
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step in the next transaction. A checkpoint.
 

@@ -27,6 +27,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
@@ -67,9 +68,11 @@ from trawl.frontier.redis.layout import (
     texts_of,
 )
 from trawl.frontier.redis.sessions import JobSession, packed
+from trawl.frontier.running_callbacks import state_folder
 
 if TYPE_CHECKING:
     from trawl.frontier.job_frontier import JobFrontier
+    from trawl.frontier.redis.lease_keeper import LeaseKeeper
 
 __all__ = ["RedisJob"]
 
@@ -153,6 +156,7 @@ class RedisJob(Job):
 
     Attributes:
         session: The session.
+        keeper: Renews the lease while the event loop is blocked; None in a simulation.
         serving: The shielded cancel scope of the long task, which closing the job needs even if everything is
             cancelled.
     """
@@ -170,6 +174,7 @@ class RedisJob(Job):
         self.session = session
         self.was_killed: bool = session.unclean
         self._kept_of = session.kept
+        self._address = address
         self._keys = Keys(address.job)
         self._begun = head.get("begun", "")
         self._step = 0
@@ -189,6 +194,7 @@ class RedisJob(Job):
         self._is_closing = False
         self._has_ended = trio.Event()
         self.serving: trio.CancelScope = trio.CancelScope()
+        self.keeper: LeaseKeeper | None = None
         self.session.work_for(self)
 
     @property
@@ -415,6 +421,17 @@ class RedisJob(Job):
         for pipeline in (self._running, self._open):
             if pipeline is not None:
                 pipeline.end()
+
+    def callbacks_folder(self) -> Path:
+        """Return the directory of a server that was started for this job; otherwise a folder of this user. Blocks."""
+        if self._address.is_own:
+            return Path(self._address.options["unix_socket_path"]).resolve().parent.parent
+        return state_folder(self.name)
+
+    @property
+    def is_lease_lost(self) -> bool:
+        """Whether the lease has ended because the event loop was blocked."""
+        return self.keeper is not None and self.keeper.is_lost
 
     # Called by the session.
 

@@ -92,6 +92,7 @@ class JobSession:
         unclean: Whether it has taken parts that their owner did not release.
         was_away: Whether the server was unreachable since its last response.
         wish: ``pause``, ``stop``, or "".
+        away_because: Why this process could not renew its lease; "" if it does not know.
     """
 
     def __init__(self, keys: Keys, number: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
@@ -104,6 +105,7 @@ class JobSession:
         self.kept: dict[int, dict[str, bytes]] = {}
         self.unclean: bool = False
         self.was_away: bool = False
+        self.away_because: str = ""
         self._keys = keys
         self._works = works
         self._exports = exports
@@ -323,6 +325,15 @@ class JobSession:
         args += [int(self.was_away), int(starves), self._count(), self._moved]
         return "share", self._keys.of_share, args
 
+    def renewal(self, lease: float) -> Call:
+        """Return a call that only renews the lease. Its response need not be processed.
+
+        For the thread that renews the lease while the event loop is blocked.
+        """
+        args: list[bytes | str | int] = [self.number, self._takings, int(lease * 1e6), 0, int(self._exports), 0]
+        args += [self.heard, b"", "", 0, 0, "", self._moved]
+        return "share", self._keys.of_share, args
+
     def _count(self) -> str:
         if self._counts is None:
             return ""
@@ -369,7 +380,8 @@ class JobSession:
         if status == b"behind":
             words = "its server was restarted from an older state and has lost steps of this process"
             return SessionEnded(f"job {shown}: {words}: start it again to continue from the server's state", shown)
-        words = "this process was away for too long, and others have taken over: start it again to join them"
+        because = f" ({self.away_because})" if self.away_because else ""
+        words = f"this process was away for too long{because}, and others have taken over: start it again to join them"
         return SessionEnded(f"job {shown}: {words}", shown)
 
     def hear_arrived(self, members: Sequence[bytes]) -> None:

@@ -31,6 +31,7 @@ from trawl.frontier.redis.client import Address, Connect, StoreConnectionError, 
 from trawl.frontier.redis.client import connect as connect_server
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import FORMAT, SUBSETS, Keys, text_of, texts_of
+from trawl.frontier.redis.lease_keeper import LeaseKeeper
 from trawl.frontier.redis.line import SharedScopeClient
 from trawl.frontier.redis.sessions import JobSession
 
@@ -108,6 +109,9 @@ async def open_job(
             job.line = SharedScopeClient(
                 address, token_hex(8), life=lease, lease=job.lease, connect=connect or connect_server
             )
+            if connect is None:  # a simulation has no thread
+                job.keeper = LeaseKeeper(job.session, address, connect_server, lease)
+                nursery.start_soon(job.keeper.run)
             try:
                 yield job
             finally:

@@ -1,0 +1,125 @@
+"""Renews a session's lease while a callback blocks the event loop, from a thread.
+
+The event loop renews the lease. While a callback blocks the loop, the loop can't, and other processes would take over
+the parts of this process, fetch its pages again, and be blocked by the same page. So a thread checks whether the loop
+still runs, and renews the lease in its place on a connection of its own. Nothing can be sent meanwhile, so nothing is
+early. After :data:`MOST_LEASES` leases the thread stops, and other processes continue.
+
+A call of ``share.lua`` whose response is lost counts nothing twice (:mod:`trawl.frontier.redis.sessions`). The thread
+makes such a call and uses only whether the session still exists.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from trawl.errors import TrawlError
+from trawl.frontier.redis.client import Address, Connect, StoreConnectionError
+from trawl.tracebacks import blocking_line
+
+if TYPE_CHECKING:
+    from trawl.frontier.redis.sessions import JobSession
+
+__all__ = ["MOST_LEASES", "LeaseKeeper"]
+
+logger: logging.Logger = logging.getLogger("trawl.frontier")
+
+MOST_LEASES = 20.0
+"""How long the lease is renewed for a blocked event loop, as a multiple of the lease: 300 s by default."""
+
+_LOOKS = 8.0  # looks of the thread per lease
+_BLOCKED_AFTER = 1.0 / 3.0  # of a lease; the loop renews the lease after a quarter
+
+
+class LeaseKeeper:
+    """Keeps the lease of one session.
+
+    Args:
+        session: The session.
+        address: The address of the job.
+        connect: Makes the connection of the thread.
+        lease: Length of the lease, in seconds.
+    """
+
+    def __init__(self, session: JobSession, address: Address, connect: Connect, lease: float) -> None:
+        self._session = session
+        self._address = address
+        self._connect = connect
+        self._lease = lease
+        self._ident = threading.get_ident()
+        self._beat = self._renewed_at = time.monotonic()
+        self._is_lost = False
+        self._is_over = threading.Event()
+        self._line = ""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lease has ended because the event loop was blocked. Exact also just after the blocking call."""
+        return self._is_lost or self._silence() > self._lease
+
+    async def run(self) -> None:
+        """Keep the lease until it is cancelled."""
+        async with trio.open_nursery() as nursery:
+            # Abandoned at the end, which need not wait for the thread's next look.
+            thread = partial(trio.to_thread.run_sync, self._watch, abandon_on_cancel=True)
+            nursery.start_soon(partial(thread, limiter=trio.CapacityLimiter(1)))
+            try:
+                while True:
+                    self._is_lost = self.is_lost
+                    if self._is_lost:
+                        self._explain(time.monotonic() - self._beat)
+                    self._beat = time.monotonic()
+                    await trio.sleep(self._lease / _LOOKS)
+            finally:
+                self._is_over.set()
+
+    def _silence(self) -> float:
+        """Return the seconds for which neither the event loop has run nor the thread has renewed the lease."""
+        return time.monotonic() - max(self._beat, self._renewed_at)
+
+    def _explain(self, seconds: float) -> None:
+        what = self._line or "a callback"
+        self._session.away_because = f"{what} blocked it for {seconds:.0f} s"
+
+    # In the thread.
+
+    def _watch(self) -> None:
+        """Look several times per lease whether the event loop runs, until it has ended."""
+        said = ""
+        while not self._is_over.wait(self._lease / _LOOKS):
+            blocked = time.monotonic() - self._beat
+            if blocked < _BLOCKED_AFTER * self._lease:
+                self._line = said = ""
+                continue
+            line = blocking_line(self._ident)
+            self._line = self._line if line is None else f"{Path(line.filename).name}:{line.lineno}: `{line.line}`"
+            is_over = blocked > MOST_LEASES * self._lease
+            words = self._renew(blocked) if not is_over else "the lease is not renewed any longer; others continue"
+            if words and words != said:
+                logger.warning("job %s: %s has blocked this process for %.0f s: %s",
+                               self._address.shown, self._line or "a callback", blocked, words)  # fmt: skip
+                said = words
+
+    def _renew(self, blocked: float) -> str:
+        """Renew the lease, and return what to log."""
+        at = time.monotonic()
+        try:
+            is_ours = trio.run(self._call)
+        except (StoreConnectionError, TrawlError, BaseExceptionGroup):
+            return ""  # the server is away; the next look tries again
+        if not is_ours or self._beat > at:
+            return ""
+        self._renewed_at = at
+        return f"its lease is renewed meanwhile, for at most {MOST_LEASES * self._lease:.0f} s"
+
+    async def _call(self) -> bool:
+        async with self._connect(self._address) as server:
+            (answer,) = await server.run([self._session.renewal(self._lease)])
+        return bool(answer[0] == b"ok")
