@@ -66,7 +66,7 @@ class Requirements(NamedTuple):
     """The scopes and the origin that must allow a request before it may be sent.
 
     Attributes:
-        scopes: Its scopes, each with the expected amount.
+        scopes: Its scopes and their expected amounts.
         origin: The origin whose robots.txt applies; empty or without a scheme: none.
         is_exempt: True if it takes no place in its scopes (``dont_throttle``).
     """
@@ -338,7 +338,7 @@ class Admission:
             )
 
     async def ask_robots(self, origin: str, pause: float) -> None:
-        """Queue the request for an origin's robots.txt, at the earliest ``pause`` seconds from now.
+        """Queue the request for an origin's robots.txt, after a pause of ``pause`` seconds.
 
         If an earlier run of the job stored the response, it is used instead. A checkpoint only if that response is
         long.
@@ -351,7 +351,7 @@ class Admission:
             grant = await self.direct_grant(request, waiter, passes_gate=True)
         except Exception:  # from a user's manager
             logger.exception("%s: the throttling manager could not name the scopes of robots.txt", origin)
-            # The gate treats this as an unreadable robots.txt: it retries or gives the origin up.
+            # The gate treats this as an unreadable robots.txt, so it retries or gives the origin up.
             waiter.deliver(Outcome(request, error=DownloadError("no throttling scopes", url=request.url)))
             return
         waiter.grant = grant
@@ -470,7 +470,7 @@ class Admission:
         """Return None, the mark of a request that is sent each time it is found.
 
         Start URLs without filter are such requests. With a job they still get a mark, from their number among equal
-        URLs, because a ``start()`` that was interrupted is read again and yields them once more.
+        URLs, because a ``start()`` that was interrupted is read again and yields them again.
         """
         if not (is_start and self._is_durable and request.is_start_url):
             return None
@@ -483,7 +483,8 @@ class Admission:
         name = request.placeholder
         if self._has_warned:
             return
-        if source is not None and (source.body[:2] == b"\x1f\x8b" or f"{{{name}}}" in source.text):  # or a sitemap.gz
+        # A compressed sitemap (``sitemap.gz``) has no text.
+        if source is not None and (source.body[:2] == b"\x1f\x8b" or f"{{{name}}}" in source.text):
             return
         self._has_warned = True
         where = "" if source is None else f" (found on {source.url})"

@@ -278,7 +278,7 @@ class CallbackOutputs:
             raise InvalidOutput(output)
         self.latest = output
         try:
-            # Every BATCH items, use the path with a checkpoint, so that other tasks run beside an endless callback.
+            # Every BATCH items, use the path with a checkpoint, so that other tasks run during an endless callback.
             if (self.items + self._lost) % BATCH == BATCH - 1 or not self._sender.put_nowait(output, self._page):
                 return False
         except ItemLost:

@@ -57,14 +57,14 @@ class CrawlContext:
         hooks: Makes the hooks of the crawl, the check of its items included.
         receivers: Receive finished items.
         collected: List that also receives finished items; None if they are not collected.
-        watchers: Tasks that run beside the crawl. If one fails, the error is logged and the crawl continues.
+        watchers: Tasks that run alongside the crawl. If one fails, the error is logged and the crawl continues.
         recorder: Notified of each send and its end.
         wall: Wall time, computed from the event loop time.
         seed: Seed of all randomness in the crawl.
         address_of: Returns the address of a host, for limits by address and for managers.
         guard: Decides which addresses may be connected to; None: all.
         open_job: The job, if the crawl has one.
-        mark: Returns the seen mark of a request; None: the request is always new; empty: it was already seen.
+        mark: Returns the seen mark of a request; None if the request is always new, empty if it was already seen.
         follows_loops: True if a redirect to an earlier URL of its chain is followed, because that page may have set a
             cookie.
         blocking: Runs blocking work.

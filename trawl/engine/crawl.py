@@ -109,7 +109,7 @@ class Crawl:
         self._throttle = throttle
         self._direct = direct
         self._leases = leases
-        self._adding = trio.Lock()  # one caller at a time waits for room and stores its requests
+        self._adding = trio.Lock()  # taken by the caller that waits for room and stores its requests
         self.throttling: ThrottlingHandle = ThrottlingHandle(throttle)
         for name, config in context.middleware_stack.settings.sessions.items():
             try:
@@ -235,10 +235,10 @@ class Crawl:
     def why(self, subject: Request | str) -> Reason | None:
         """Explain the wait of a pending request, a scope (by its id) or a host: scope, limit, until when, its source.
 
-        A URL that is not a scope's id means its host. None if nothing delays the request: it may be sent, is in flight,
-        or is not pending. ``until`` is an event loop time in seconds. A request far back in its lane reports the reason
-        of the lane's next request. If another process of the job sends to a host, this process knows only that, and the
-        limit is ``store``.
+        A URL that is not a scope's id means its host. None if nothing delays the request, because it may be sent, is in
+        flight, or is not pending. ``until`` is an event loop time in seconds. A request far back in its lane reports
+        the reason of the lane's next request. If another process of the job sends to a host, this process knows only
+        that, and the limit is ``store``.
         """
         now = trio.current_time()
         if (paused := self._paused(now)) is not None:
@@ -319,7 +319,7 @@ class Crawl:
     async def add(self, requests: Request | Iterable[Request]) -> None:
         """Add requests to the crawl from outside, as ``start()`` does. A checkpoint.
 
-        For tasks beside the crawl, such as a watcher or a program's own nursery. It returns when the requests are
+        For tasks alongside the crawl, such as a watcher or a program's own nursery. It returns when the requests are
         stored. It waits until the crawl has started, and while 10,000 requests or more are pending; several callers
         take turns. Requests are taken in groups of 100. Cancelling ends the call between two groups, and stored
         requests stay. A crawl with nothing left ends, even if another task wants to add requests: see

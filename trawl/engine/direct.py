@@ -88,8 +88,8 @@ class DirectFetcher:
 
         Raises:
             DownloadError: If there is no response.
-            IgnoreRequest: If robots.txt or a middleware refuses the request, or if no callback started the fetch and
-                the crawl has not started or is ending.
+            IgnoreRequest: If robots.txt or a middleware refuses the request, if the crawl has not started or is over,
+                or if it is ending and no callback started the fetch.
             TypeError: If ``request`` is not a Request.
         """
         if not isinstance(request, Request):
@@ -106,8 +106,7 @@ class DirectFetcher:
                 forget_the_last([request], waiter.parent.request)
         elif not in_pipelines.get():
             self._admission.note_start(request)
-        # A fetch of robots.txt, and a fetch that its middleware waits for, must pass the gate that waits for
-        # robots.txt.
+        # A fetch by the middleware of a robots.txt passes the gate too, because the gate opens only after both.
         passes_gate = waiter.parent is not None and waiter.parent.passes_gate
         # A manager may fetch to name scopes.
         waiter.grant = grant = await self._admission.direct_grant(request, waiter, passes_gate=passes_gate)

@@ -8,8 +8,8 @@ code has run: at its send, or here if it has to wait.
 
 The task that reads ``start()`` also grants, after each request that may be sent, so that neither task waits for the
 other. It does so only if no step of a grant waits, because a cancel scope that the spider has open across its ``yield``
-would cancel the grant half-way. The tasks that it starts see the dispatcher's context variables, not those of
-``start()``, and an internal error ends the crawl as it would here.
+would cancel the grant half-way. The tasks that it starts see the context variables of the dispatcher instead of
+``start()``'s, and an internal error ends the crawl as it would here.
 
 Only the engine uses this module, which keeps the loop apart from the objects that it runs.
 """
@@ -93,7 +93,7 @@ class Dispatcher:
                     until = self._next_look()
 
     def start_granter(self, nursery: trio.Nursery) -> Callable[[], Awaitable[None]] | None:
-        """Return the function with which the reader of ``start()`` grants requests; None if a step of it might wait."""
+        """Return a function for the reader of ``start()`` to grant requests; None if a step of it might wait."""
         if self._cache_lookup.has_cache:  # cache lookups wait
             return None
         start_soon: Start = nursery.start_soon
@@ -153,7 +153,7 @@ class Dispatcher:
                 return
             if isinstance(verdict, Refused):
                 grant = verdict.grant
-                if grant.task is not None:  # prepared: it ends unsent, and is checked again at its next grant
+                if grant.task is not None:  # a prepared request ends unsent, and is checked again at its next grant
                     grant.task.places.set()
                     continue
                 state.task_began(is_page=grant.is_page)

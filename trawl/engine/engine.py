@@ -44,8 +44,8 @@ Three common questions, and the place that decides each:
   <trawl.engine.items.ItemSender.put>`, or ``put_nowait`` if nothing has to wait: first the pipelines, then the feeds
   (``trawl.feeds.writer.Feeds``). With a job, the items of a callback wait until its page is acknowledged.
   :meth:`Leases.finish <trawl.engine.leases.Leases.finish>` then calls :meth:`CallbackItems.given
-  <trawl.engine.job_items.CallbackItems.given>`, and ``Frontier.acknowledge`` stores the items in the job's outbox, from
-  which the feeds get them (``trawl.feeds.outbox.OutboxWriter``).
+  <trawl.engine.job_items.CallbackItems.given>`, and ``Frontier.acknowledge`` stores the items in the job's outbox. The
+  feeds get them from there (``trawl.feeds.outbox.OutboxWriter``).
 
 A pending or running request is a :class:`~trawl.scheduler.grant.Grant`, which refers to everything else that is known
 of it. It waits in a lane, is granted, and runs to its end in one task, whose state is its ``task``
@@ -54,7 +54,7 @@ of it. It waits in a lane, is granted, and runs to its end in one task, whose st
 
 :class:`Engine` makes the objects above in the order of their dependencies, and user classes last, when the crawl is
 complete. :mod:`trawl.engine.run`, which alone makes an engine, has the nurseries and the order of closing. If several
-processes share a job, each sends to the hosts of its own partitions: :mod:`trawl.engine.shared_job` follows the
+processes share a job, each sends only to the hosts in its partitions, and :mod:`trawl.engine.shared_job` follows the
 changes.
 
 Length: ``Engine.__init__`` is one list of the objects of a crawl, and readers need its order as a whole.

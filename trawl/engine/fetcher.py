@@ -47,7 +47,7 @@ from trawl.throttling.scope import MAX_LEAD
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
 
 MAX_KEPT = 256
-"""Number of limiters up to which limiters without requests in flight are kept."""
+"""Maximum number of limiters while limiters without requests in flight are kept."""
 
 
 class ScopeLimiters:
@@ -238,7 +238,7 @@ class Fetcher:
             return
         task.is_used = task.is_responded = True
         if self._scheduler.needs_token(grant):
-            grant.has_fetched = True  # so that it waits without a limit
+            grant.has_fetched = True  # makes it wait without a limit
             await self._places(grant)
         now = trio.current_time()
         outcome.started_at = outcome.sent_at = grant.granted_at

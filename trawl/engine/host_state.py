@@ -128,7 +128,7 @@ class HostState:
             state = msgspec.structs.replace(state, given_up={})
         if state is not None and is_shared and state.at:
             state = moved(state, wall.to_epoch(now))
-        # The owner may have sent after the time by which it promised to store.
+        # The owner may have sent after the promised time of its next store.
         if is_unclean and (state is not None or part is not None):
             state = msgspec.structs.replace(state or ThrottleSnapshot(at=wall.to_epoch(now)), unknown_until=math.inf)
             if ahead is not None and is_shared:

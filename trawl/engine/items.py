@@ -40,7 +40,7 @@ class Writer(Protocol):
         ...
 
     def close(self) -> None:
-        """Finish after the items so far, because no more follow."""
+        """Accept no more items, so that :meth:`write` finishes."""
         ...
 
 

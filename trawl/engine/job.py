@@ -3,13 +3,13 @@
 Theory of operation. Just before each transaction, the job calls :meth:`JobState.save`. Statistics are small, so every
 transaction stores them, and they count exactly the stored results. The same is true of pages with a budget. The
 knowledge of hosts (the throttle's state, robots.txt responses, cookies) grows with the crawl, so a transaction stores
-it only when it is due: after ``INTERVAL`` seconds, or later if it is large. If no transaction comes by then, the
-job makes one, which also stores a backoff that stops all sends, or a send without a response so far. While nothing else
-is written, these transactions become rarer, down to one in ``LONGEST_QUIET`` seconds. A kill loses the knowledge
-since the last one. Each state therefore stores the time by which the next one follows, and the throttle assumes that
-every scope that may have sent until then did send. Allowances of quotas are stored in advance
-(:mod:`trawl.throttling.allowance`), with a transaction at once. Cookies are stored with the next transaction while they
-are small, because the pages behind a login must not outlive the login.
+it only when it is due: after ``INTERVAL`` seconds, or later if it is large. If no transaction comes by then, the job
+makes one, which also stores a backoff that stops all sends, or a send without a response so far. While nothing else is
+written, these transactions become rarer, down to one in ``LONGEST_QUIET`` seconds. A kill loses the knowledge since the
+last one. Each state therefore contains the latest time of the next state, and the throttle assumes that every scope
+that may have sent until then did send. Allowances of quotas are stored in advance (:mod:`trawl.throttling.allowance`),
+with a transaction at once. Cookies are stored with the next transaction while they are small, because the pages behind
+a login must not outlive the login.
 
 The final state is stored after the crawl has ended.
 """
@@ -228,7 +228,7 @@ class JobState(NoJobState):
         self._statistics.keep(self._job, self._stats.storable())
         self._keep_host_state(is_last=True)
         self._job.was_killed = False
-        # The closing transaction calls save() again, which must not store this state as one that others follow.
+        # The closing transaction calls save() again, which must not store this state as if another one followed.
         self._timer.stop()
         self._note(reason=reason)
 

@@ -47,7 +47,7 @@ class JobItems:
     """Creates the holder for the items of each callback.
 
     Args:
-        sender: The pipelines, and the receivers besides the job.
+        sender: The pipelines, and the receivers other than the job.
         store: Encodes items.
         frontier: Spills items.
         job: The job with the outbox.
@@ -92,7 +92,7 @@ class CallbackItems:
     """The items of one callback, held while it runs.
 
     Attributes:
-        position: Number of items that ``start()`` has yielded, including those that an earlier run has stored.
+        position: Number of items that ``start()`` has yielded, including items that an earlier run has stored.
         waited: Seconds for which the callback waited until items were stored, or written to the feeds.
     """
 

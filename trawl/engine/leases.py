@@ -1,7 +1,7 @@
 """The life of a page in the frontier: stored when found, replaced by a redirect or retry, acknowledged, released.
 
 Each step is one call of the frontier, so that a job can make it one transaction. A redirect or a retry replaces its
-request. It is a value instead of a nested fetch: it waits for its own turn in its own lane, holds nothing during the
+request. It is a value instead of a nested fetch, so it waits for its own turn in its own lane, holds nothing during the
 wait, and always counts as open. :class:`~trawl.engine.admission.Admission` finds the requirements of a request.
 
 Scrapy users often write ``meta=response.meta``. Besides the user's own keys, this meta has the crawl's data about the

@@ -3,8 +3,8 @@
 Theory of operation. A count that is checked afterwards overshoots by the requests in flight. So pages are counted
 before they are sent: at most as many requests are in flight as pages remain, and a response takes its page before its
 place is released. If the response turns out to be a redirect, or the request will be retried, the page is released.
-Items are counted between the pipelines and the feeds, in the step that lets them through. If a callback yields one item
-too many, it is stopped and its page returns to the frontier, so that a resumed crawl misses nothing.
+Items are counted between the pipelines and the feeds, in the step that accepts them. If a callback yields one item too
+many, it is stopped and its page returns to the frontier, so that a resumed crawl misses nothing.
 
 With a job, items wait for the end of their page and are counted then. All of them are stored with the page, but only as
 many as remain are delivered. The next run delivers and counts the rest first, so no page has to be returned. A page
@@ -61,7 +61,7 @@ class ItemLimit:
         state: Ends the crawl after the last item.
 
     Attributes:
-        count: Number of items let through.
+        count: Number of accepted items.
         latest_at: Event loop time of the latest item, in seconds; ``-inf`` before the first.
     """
 
@@ -84,7 +84,7 @@ class ItemLimit:
             raise Full("closespider_itemcount")
 
     def take(self) -> None:
-        """Let one item through. The caller must then call :meth:`taken` or :meth:`give_back`.
+        """Accept one item. The caller must then call :meth:`taken` or :meth:`give_back`.
 
         Raises:
             Full: If all items were delivered or are about to be.
@@ -98,7 +98,7 @@ class ItemLimit:
         self._take(0)
 
     def give_back(self) -> None:
-        """Release an item that was let through but can't be written, so that another may replace it."""
+        """Release an accepted item that can't be written, so that another may replace it."""
         self._left += 1
         self.count -= 1
 
@@ -124,7 +124,7 @@ class ItemLimit:
         raise Full("closespider_itemcount")
 
     def take_some(self, count: int) -> int:
-        """Let through as many of ``count`` items as remain, and return their number."""
+        """Accept as many of ``count`` items as remain, and return their number."""
         taken = int(max(0, min(count, self._left)))
         if taken:
             self.count += taken
@@ -149,8 +149,8 @@ class CrawlLimits:
         session: This process's session of the job, which makes the limits hold for all its processes; None without one.
 
     Attributes:
-        began_at: Event loop time of the start of the first process that works on the job now; infinity: this process's
-            own start counts.
+        began_at: Event loop time of the start of the first process that works on the job now; infinity if this
+            process's own start counts.
         items: Limits the items; None if nothing about items needs to be known.
     """
 

@@ -349,7 +349,7 @@ class RobotsGates:
         return not verdict.is_allowed
 
     def failure_of(self, grant: Grant) -> DownloadError | None:
-        """Return the error with which a grant's origin was given up."""
+        """Return the error that a grant's origin was given up for."""
         known = self._origins.get(grant.origin)
         return None if known is None else known.failure
 

@@ -209,7 +209,7 @@ async def _last_tasks(context: CrawlContext, engine: Engine, inner: trio.Nursery
             engine.idle_runner.stop()
             inner.cancel_scope.deadline = trio.current_time() + context.engine.shutdown_timeout
         engine.dispatcher.let_go()
-        engine.direct.give_up()  # a redirect may have replaced one that was in flight
+        engine.direct.give_up()  # a redirect may have replaced a fetch in flight
         if not state.tasks and not state.is_reading:
             return
         # One scope per wait, because a task that releases a place may still cancel it.

@@ -11,7 +11,7 @@ follows changes, and a second one releases partitions:
 * Requests that other processes have found for this process's hosts are leased like its own.
 * One process reads ``start()``, chosen by the job's store.
 * The crawl stays open until the job is finished, because other processes may find requests for it. Only the job's store
-  knows when nothing is left, so this process checks with the store while nothing is open here.
+  knows when the job is finished, so this process checks with the store while nothing is open here.
 
 A crawl of one process has an :class:`~trawl.engine.no_job.Alone` instead.
 """

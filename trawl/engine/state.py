@@ -39,7 +39,7 @@ class Wakeup:
         self._event.set()
 
     def wake_at(self, at: float) -> None:
-        """Wake the waiting task at the time ``at``, because a request may be sent then."""
+        """Wake the waiting task at ``at`` or before, because a request may be sent then."""
         waiting = self._waiting
         if waiting is None:
             self._event.set()  # No task is waiting, so the next wait returns at once.
@@ -110,7 +110,7 @@ class RequestTask:
         is_cancelled: True after :meth:`cancel`.
         url: The original URL of the request.
         responder: Produces the outcome without a send; None: the request is sent.
-        diverted: Requirements of the request after its middleware; None: they equal those that were granted.
+        diverted: Requirements of the request after its middleware; None: as granted.
         times: Times of the request so far; None if nothing was sent and no responder was used.
         read_at: Event loop time at which the body was read or the error came; None before.
         is_used: True if the fetcher was called for this grant, or user code responded. One grant is good for one send.
@@ -170,10 +170,10 @@ class RequestTask:
         return self._scope is not None and bool(self._scope.__exit__(kind, error, trace))
 
     def make_cancellable(self) -> None:
-        """Let :meth:`cancel` interrupt the task from now on. Call it before a direct fetch may start.
+        """Make :meth:`cancel` interrupt the task from now on. Call it before a direct fetch may start.
 
-        Most pages never need it, and a scope costs more than all other work that is done for them at that point. Scopes
-        are left in the reverse order in which they were entered, so don't call this inside another scope of this task.
+        Most pages never need it, and a scope costs more than all other work that is done for them at that point. A task
+        must exit its scopes in reverse order, so don't call this inside another scope of this task.
         """
         if self._scope is None:
             self._scope = trio.CancelScope()

@@ -1,6 +1,6 @@
 """The tasks that watch a crawl: limits, other processes of a job, blocking calls, and the entries of ``WATCHERS``.
 
-Each task runs beside the crawl, and is cancelled when the crawl has ended. A watcher of a limit (time, time without
+Each task runs alongside the crawl, and is cancelled when the crawl has ended. A watcher of a limit (time, time without
 items, memory) sleeps until the limit could be reached, and ends the crawl as the first Ctrl-C does. If the job is in a
 server, other programs may look at it and control its processes: one task reports the progress of this crawl, and one
 follows the commands.
@@ -151,7 +151,7 @@ def own_watchers(setting: Mapping[Any, float | None], crawl: Crawl) -> list[Watc
 def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
     is_name = isinstance(entry, str) and "." not in entry
     found = make_instance(load_plugin("trawl.watchers", entry) if is_name else entry, SETTING, crawl)
-    if found is None:  # it reports that it is not configured
+    if found is None:  # the watcher is not configured
         return None
     watcher: Any = getattr(found, "watch", found)
     is_generator = inspect.isgeneratorfunction(watcher) or inspect.isasyncgenfunction(watcher)
@@ -185,7 +185,7 @@ async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl
             await watching
     except Exception as error:
         if isinstance(error, IgnoreRequest) and crawl.reason is not None:
-            return  # it had more to add, but the crawl has ended
+            return  # the watcher had more requests to add, but the crawl has ended
         logger.exception("the watcher %s failed; the crawl goes on without it", name)
         crawl.stats.inc("watcher_exceptions")
 

@@ -4,11 +4,11 @@ Scopes that several processes of a job share are in :mod:`trawl.throttling.share
 
 Theory of operation. Each crawl has its own throttle, table of scopes and scheduler. The crawls share the scope itself:
 its places, sends, random draws, quota and the state of its policies. A table that needs a scope first looks it up in
-:class:`CommonScopes`, and gets the one that another crawl has made. Each scheduler decides on the scope for its own
+:class:`CommonScopes`, and gets the scope that another crawl has made. Each scheduler decides on the scope for its own
 lanes, with its own queues. No two schedulers decide at once, because they run in one thread and there is no await
-between a decision and taking the place. If one crawl releases a place, or makes a send that starts a delay, the scope
-may open for another crawl. The scheduler therefore notifies every other *holder* of the scope, which is the other
-crawl's engine. It wakes its best lane and its dispatcher. Changes of limits are passed on in the same way.
+between a decision and taking the place. If one crawl releases a place, or makes the send that the next delay counts
+from, the scope may open for another crawl. The scheduler therefore notifies every other *holder* of the scope, which is
+the other crawl's engine. It wakes its best lane and its dispatcher. Changes of limits are passed on in the same way.
 
 A scope opens for all crawls at the same time, and Trio runs their dispatchers in random order, so each crawl gets its
 turn equally often. Priorities, shares of a quota and reservations order only the requests of one crawl.

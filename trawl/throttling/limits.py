@@ -2,7 +2,7 @@
 
 :func:`limits_of` merges defaults and overrides: a host-like scope starts from the per-domain settings, any other scope
 is unlimited, and a key in the scope's own configuration replaces its default. Changes by policies during the crawl are
-kept on the scope, never here: these limits are the base that backing off returns to.
+kept on the scope, never here, because these limits are the base that backing off returns to.
 
 An interval is multiplied by one random factor per send, from a :class:`RandomStream` that belongs to the scope. The
 stream is derived from the run's seed and the scope's id, so the draws of one scope do not depend on other scopes. It is
@@ -139,7 +139,7 @@ class Slots:
             self._sent_at[number - 1] = now
 
     def give(self, number: int) -> None:
-        """Release a slot after its whole response, or if there will be none."""
+        """Release a slot after its whole response or a failure."""
         self._busy[number - 1] = False
         self._offer(number)
 
@@ -183,7 +183,8 @@ class Limits:
         window: Seconds of a quota's window; at 0 the quota never blocks.
         sliding: True if the window slides instead of starting at its first consumption.
         pages: Maximum pages in the whole crawl; ``inf`` for no budget.
-        is_rate: True if the delay was given as a rate: sends follow a grid, and the next send makes up for a late one.
+        is_rate: True if the delay was given as a rate: sends follow a grid, and the next send compensates for a late
+            one.
     """
 
     concurrency: float = math.inf
@@ -220,7 +221,7 @@ def jitter_factors(value: bool | float | list[float] | tuple[float, float]) -> J
 
 
 def limits_of(config: Mapping[str, Any], settings: ThrottlingSettings, *, is_host: bool) -> Limits:
-    """Return the limits of a scope: its own keys over the defaults of its kind.
+    """Return the limits of a scope. Its own keys replace the defaults of its kind.
 
     Args:
         config: The scope's entry in ``THROTTLING_SCOPES``, checked; empty if it has none.

@@ -38,8 +38,8 @@ can't both be short, because the send after a late one is only as early as the g
     grid    |---------|---------|---------|---------|       t seconds hold at most t * rate + 2 sends,
     sends      x         x  x                x x             because each send is at most one step behind its instant
 
-The scope remembers how far its latest send was behind its grid time (``_behind``): the offset, and the lateness that
-the next sends make up for. Lateness of more than one step, or with another cause than the rate, moves the grid.
+``_behind`` stores how far the latest send was behind its grid time. It is the offset plus the lateness that the next
+sends compensate. Lateness of more than one step, or with another cause than the rate, moves the grid.
 
 Length: one object contains everything that the decision reads. With two objects, each limit would need a call between
 them for every request.
@@ -69,11 +69,10 @@ MAX_PREPARATION = 30.0
 """Seconds. Maximum time that a page is prepared before it may be granted."""
 
 MIN_LEAD = 0.0001
-"""Seconds. A shorter way to the send is not worth an earlier grant: it is a thousandth of a delay of 0.1 s."""
+"""Seconds. A shorter way to the send is not worth an earlier grant, because it is a thousandth of a delay of 0.1 s."""
 
 QUICK, PATIENT = 32.0, 512.0
-"""Divisors of the difference by which a lead and a preparation shrink each time. A page prepared too early holds
-nothing."""
+"""Divisors for the decrease of a lead and of a preparation. A page prepared too early holds nothing."""
 
 MAX_AHEAD = 64
 """Maximum number of requests of a scope with a delay that are between grant and send."""
@@ -302,7 +301,7 @@ class Scope:
         return "pages" if self.pages is not None and self.pages.is_awaited else ""
 
     def is_tight(self) -> bool:
-        """Return True if one more request could delay others: it has a delay, a quota or a budget, or one place."""
+        """Return True if one more request could delay others, by a delay, quota, budget or the last place."""
         return (
             self.concurrency - self.in_flight <= 1
             or self.delay > 0.0
@@ -438,7 +437,7 @@ class Scope:
     # -- the life of a request
 
     def add_ahead(self, amount: float = 1.0) -> None:
-        """Count a request as ahead: its middleware runs or has run, and it waits here without holding a place."""
+        """Count a request as ahead, because its middleware runs or has run and it holds no place."""
         self.ahead += 1
         self.ahead_amount += amount
 
@@ -586,7 +585,7 @@ class Scope:
         if self.in_flight == 1 and (self.delay_per_slot <= 0.0 or self.last_sent + self._rest() <= at):
             return 1
         self._slots = Slots()
-        # The existing slot, number 1, is the one with the last send.
+        # The existing slot, number 1, made the last send.
         self._slots.open(is_busy=self.in_flight > 1, sent_at=self.last_sent)
         return self._slots.take(at, self.concurrency, self._rest())
 
@@ -620,7 +619,7 @@ class Scope:
     ) -> None:
         """Record the send of the request in ``slot``. Delays, rest and the quota's window count from here.
 
-        ``due_at`` is the time from which its other scopes, holds and quotas let it through.
+        ``due_at`` is the time at which its other scopes, holds and quotas allowed it.
         """
         self.unsent -= 1
         took = now - granted_at
@@ -663,7 +662,7 @@ class Scope:
         return min(self.offset() + self._lateness(now - due if is_late else 0.0), step)
 
     def _lateness(self, late: float) -> float:
-        """Return the part of ``late`` seconds that the next sends make up for."""
+        """Return the part of ``late`` seconds that the next sends compensate."""
         return late
 
     def _behind_under(self, limits: Limits, now: float) -> float:
@@ -694,7 +693,7 @@ class Scope:
     def written(self, slot: int, sent_at: float, now: float) -> None:
         """Count the send of ``slot`` at ``sent_at`` from ``now``, the end of its write, as the server does.
 
-        If another request was sent since, its time counts. A rate makes up for the time of the write too.
+        If another request was sent since, its time counts. A rate compensates for the time of the write too.
         """
         if self.last_sent == sent_at:
             self.last_sent = now
@@ -706,7 +705,7 @@ class Scope:
             self.quota.written(sent_at, now)
 
     def give(self, slot: int, *, was_sent: bool = True, amount: float = 1.0) -> None:
-        """Release a place, because the body is read or there will be none.
+        """Release a place after the body was read or the request has failed.
 
         A request that was never sent also releases its interval and its amount.
         """
@@ -722,7 +721,7 @@ class Scope:
     # -- changes by policies
 
     def hold(self, until: float, reason: Reason) -> None:
-        """Let nothing through before ``until``. The latest of several holds applies."""
+        """Send nothing before ``until``. The latest of several holds applies."""
         if until > self.held_until:
             self.held_until = until
             self.hold_reason = reason
@@ -759,7 +758,7 @@ class Scope:
         return tuple([at for at in self._slots.sent_at if at + rest > now])
 
     def restore(self, sent_at: float, slots: tuple[float, ...] = ()) -> None:
-        """Restore the sends of an earlier run: the latest send, and those of resting slots, in event loop time."""
+        """Restore the sends of an earlier run: the latest send, and the sends of resting slots, in event loop time."""
         self.last_sent = max(self.last_sent, sent_at)
         if slots and not self.in_flight:
             self._slots = Slots()
@@ -841,7 +840,7 @@ class Scope:
 
 
 def _followed(lead: float, took: float, patience: float) -> float:
-    """Return the new lead after a request that took ``took`` seconds to its send: it rises quickly and falls slowly.
+    """Return the new lead after a request needed ``took`` seconds. It rises quickly and falls slowly.
 
     The first request counts fully. After that, the lead rises by half of the difference, so that one slow lookup does
     not bring several requests forward. It falls by ``1 / patience`` of the difference, so that if the times vary, most

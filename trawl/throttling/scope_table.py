@@ -1,8 +1,8 @@
 """The scopes of a crawl: made on demand, configured by id, changed at scheduled times, forgotten when idle.
 
 Theory of operation. :class:`ScopeTable` makes a scope when it is first needed. It then checks the one or two scopes
-whose last check is the oldest: it forgets scopes that were idle for long, and moves the others to the end of its queue.
-So forgetting costs the same for ten scopes and for a hundred thousand, without a full pass. A scope is never forgotten
+with the oldest check. It forgets scopes that were idle for long, and moves the others to the end of its queue. So
+forgetting costs the same for ten scopes and for a hundred thousand, without a full pass. A scope is never forgotten
 while it is in flight, has pending requests, backs off, is on hold or has spent quota.
 
 :class:`ScopePolicies` looks up a configuration by ``host:port``, then by ``host``. An id without an entry gets the
@@ -285,7 +285,7 @@ _LOOKS_AT_LIMIT = 32
 
 
 class ScopeTable:
-    """The scopes by id, each with its policy.
+    """The scopes and their policies, by id.
 
     Args:
         policies: The configuration.
@@ -294,7 +294,7 @@ class ScopeTable:
     Attributes:
         crawl: Argument of the scope managers' ``from_crawler``.
         policies: The configuration.
-        pages: The page budgets, including those of forgotten scopes.
+        pages: The page budgets, including the budgets of forgotten scopes.
     """
 
     def __init__(self, policies: ScopePolicies, *, seed: int | str) -> None:
@@ -343,7 +343,7 @@ class ScopeTable:
         self._scopes[id] = scope
         scope.state = ScopeState(policy, now)
         try:
-            scope.state.manager = self.manager_of(id, policy)  # it may set limits of this scope
+            scope.state.manager = self.manager_of(id, policy)  # the manager may set limits of this scope
         except BaseException:
             del self._scopes[id]
             raise
@@ -396,7 +396,7 @@ class ScopeTable:
             self._allow(scope)
 
     def share_by(self, line: Line) -> None:
-        """Let ``line`` grant shared scopes, because several processes work on the job.
+        """Make ``line`` grant shared scopes, because several processes work on the job.
 
         Raises:
             SettingsError: If a configured scope can't be shared as it is.

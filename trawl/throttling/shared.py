@@ -48,7 +48,7 @@ class Token:
 
     Attributes:
         number: The number of the request for the token.
-        at: Event loop time from which it is valid, never earlier than the store granted.
+        at: Event loop time at which it becomes valid, never earlier than the store granted.
         until: Event loop time until which it is valid.
     """
 
@@ -97,9 +97,9 @@ class Line(Protocol):
         """Request a token for shared scopes. Returns the number of the request.
 
         Args:
-            scopes: Their ids, each with the amount that the request will use.
+            scopes: Their ids and the amounts that the request will use.
             priority: The request's priority.
-            lead: Seconds from the grant to the send, which several unsent tokens make up for.
+            lead: Seconds from the grant to the send. Several tokens are granted ahead to compensate for it.
         """
         ...
 
@@ -120,7 +120,7 @@ class Line(Protocol):
         ...
 
     def publish(self, scope_id: str, limits: SharedLimits, *, is_new: bool = False) -> None:
-        """Apply limits for all processes, unless another process has changed them since: then adopt its state.
+        """Apply limits for all processes. If another process has changed them since, adopt its state instead.
 
         Args:
             scope_id: The scope.
