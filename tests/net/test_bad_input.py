@@ -74,7 +74,7 @@ async def test_a_server_that_misbehaves_is_told_in_one_line(
         # The command starts Trio itself: here in a thread, beside the server's.
         status = await trio.to_thread.run_sync(partial(main, arguments))
     err = capfd.readouterr().err
-    lines = err.partition("no good answer")[0].splitlines()  # what was under way when its host was given up comes after
+    lines = err.partition("no good response")[0].splitlines()  # requests that end with their host come later
     told = [line for line in lines if server.url in line and words.lower() in line.lower()]
     loud = [line for line in told if " WARNING: " in line or " ERROR: " in line]
     assert status == 0

@@ -423,7 +423,7 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             base: The scope's base.
             now: The event loop time.
             is_probe: True if the request was granted after the last incident. An earlier request does not show that the
-                incident is over.
+                incident has ended.
         """
         first = self if self.has_good else replace(self, has_good=True, good_at=now)
         if not is_probe:

@@ -617,7 +617,7 @@ def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: dat
     if remaining <= others:  # count from this response, not from the send before it
         delay += max(0.0, now - scope.last_sent)
     if doubts >= MAX_DOUBTS:
-        logger.info("%s: what it says remains is not believed any more, because it does not hold: %s", scope.id, source)
+        logger.info("%s: its announced limit is ignored now, as the server does not apply it: %s", scope.id, source)
         delay, until = 0.0, math.inf
     state.told = ServerLimit(delay, max(until, now + 1.0), source, sent_at, now, capped, doubts)
     was_slowed = scope.delay_limit == "hint"

@@ -497,7 +497,7 @@ class Throttle:
         assert timer is not None
         seconds = max(0.0, now - timer.began_at)
         logger.warning(
-            "%s: no good answer for %g s since its first refusal (last: %s); its pending requests are refused",
+            "%s: no good response for %g s since its first refusal (last: %s); its pending requests are refused",
             scope.id, round(seconds, 1), state.trigger_source,
         )  # fmt: skip
         words = f"{HostGivenUp.WORDS}: no good response for {seconds:.0f} s; last attempt"
