@@ -76,7 +76,7 @@ def test_a_traceback_starts_at_the_users_code_also_if_that_calls_exit(stream: io
     crawl = {"__name__": "trawl.crawl", "parse": made["parse"], "contained": contained}  # as in a module of trawl
     exec(compile("def call():\n    with contained:\n        parse()", trawl.__file__, "exec"), crawl)
     try:
-        crawl["call"]()  # type: ignore[operator]
+        crawl["call"]()
     except UserExit as error:
         logger.error("it failed", exc_info=error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
     lines = stream.getvalue().splitlines()

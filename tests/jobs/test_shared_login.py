@@ -12,7 +12,6 @@ from trio.testing import MockClock
 import trawl
 from tests.simulated_store import SimulatedStore
 from trawl.http import Fetch, Middleware, Outcome, Request
-from trawl.scheduler import Grant
 from trawl.scheduler.shared_job import SharedJobScheduler
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
@@ -123,7 +122,6 @@ def assert_nothing_is_kept(fleet: Fleet) -> None:
         assert isinstance(scheduler, SharedJobScheduler)
         assert not scheduler._tokens
         assert not scheduler.ahead
-        assert not [asker for asker in scheduler._asks if isinstance(asker, Grant)]
         assert len(scheduler._by_number) == len(scheduler._asks)
         assert scheduler.in_flight == scheduler.ahead == scheduler.preparing == 0
 
