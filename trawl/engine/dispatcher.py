@@ -8,8 +8,8 @@ code has run: at its send, or here if it has to wait.
 
 The task that reads ``start()`` also grants, after each request that may be sent, so that neither task waits for the
 other. It does so only if no step of a grant waits, because a cancel scope that the spider has open across its ``yield``
-would cancel the grant half-way. The tasks that it starts see the context variables of the dispatcher instead of
-``start()``'s, and an internal error ends the crawl as it would here.
+would cancel the grant half-way. The tasks that it starts see the context variables of the dispatcher, not of
+``start()``, and an internal error ends the crawl as it would here.
 
 Only the engine uses this module, which keeps the loop apart from the objects that it runs.
 """
@@ -41,7 +41,8 @@ from trawl.throttling import Throttle
 __all__ = ["Dispatcher"]
 
 MAX_REFUSED = 100
-"""Number of refused requests started before other tasks run, because an origin may forbid a million links."""
+"""Number of refused requests started before other tasks run, because the robots.txt of an origin may exclude a million
+links."""
 
 Start = Callable[..., None]
 """Starts a task, as ``nursery.start_soon`` does."""

@@ -111,7 +111,8 @@ class Hooks:
 class IdleRunner:
     """Calls :meth:`Hooks.idle` when nothing is pending, until the hook returns False.
 
-    A call counts as one open request, as ``start()`` does. The dispatcher continues meanwhile, so the hook may fetch.
+    A call counts as one open request, as ``start()`` does. The dispatcher continues during the call, so the hook may
+    fetch.
 
     Args:
         hooks: The hooks of the crawl.

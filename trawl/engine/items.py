@@ -190,7 +190,7 @@ class ItemSender:
         """Take an item, wait for the pipelines and for room, and return the processed item. A checkpoint.
 
         Args:
-            item: Of any kind.
+            item: The item, of any kind.
             page: The URL of the page it was found on; "" for one of ``start()``.
             counts: Counts dropped and failed items; None: the statistics, at once.
 

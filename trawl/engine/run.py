@@ -172,7 +172,7 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
         try:
             engine.job_state.restore()
             engine.items.begin()
-            for _ in range(2):  # Trio starts tasks in any order; after two loop iterations every watcher runs
+            for _ in range(2):  # Trio starts tasks in any order; after two iterations of its loop every watcher runs
                 await trio.lowlevel.checkpoint()
             await engine.throttle.begin(trio.current_time())
             engine.leases.restore()

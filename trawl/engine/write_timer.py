@@ -1,6 +1,6 @@
-"""The times at which a job stores what was learned of hosts. Only :mod:`trawl.engine.job` imports it.
+"""The times at which a job stores its knowledge of hosts. Only :mod:`trawl.engine.job` imports this module.
 
-The state goes with a transaction once it is due, and if none comes by then, one is made.
+A transaction stores the state once it is due. If no transaction comes by then, the job makes one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BYTES_A_SECOND = 500_000.0  # average rate of writes if the state is large
 
 
 class WriteTimer:
-    """Decides when a state is stored: some time after the last one, less and less often while nothing changes."""
+    """Decides when a state is stored: some time after the last one, less often while nothing changes."""
 
     def __init__(self) -> None:
         self._stored_at = 0.0
@@ -33,20 +33,20 @@ class WriteTimer:
         self._alarm = trio.CancelScope()
 
     def is_due(self, now: float) -> bool:
-        """Return whether the state goes with a transaction at ``now``."""
+        """Return True if a transaction at ``now`` should store the state."""
         return now >= self._due_at
 
     def want(self) -> None:
-        """Have a transaction made when the state is due: something has changed."""
+        """Request a transaction when the state is due, because something has changed."""
         self._wanted.set()
 
     def hurry(self, size_bytes: int) -> None:
-        """Have the state stored as soon as its size allows."""
+        """Store the state as soon as its size allows."""
         if self._next_at < math.inf:
             self._due_at = min(self._due_at, self._stored_at + size_bytes / _BYTES_A_SECOND)
 
     def stored(self, now: float, size_bytes: int) -> float:
-        """Note that the state is stored. Returns the seconds until the next time if nothing else is written."""
+        """Record that the state is stored. Returns the seconds until the next time if nothing else is written."""
         interval = max(INTERVAL, size_bytes / _BYTES_A_SECOND)
         self._quiet = min(2.0 * self._quiet, max(interval, LONGEST_QUIET)) if self._is_quiet else interval
         self._is_quiet = False
@@ -56,18 +56,18 @@ class WriteTimer:
         return self._quiet
 
     def stop(self) -> None:
-        """Have nothing stored any more."""
+        """Store nothing any more."""
         self._due_at = self._next_at = math.inf
 
     async def until_due(self) -> None:
-        """Return when a transaction has to be made for the state. A checkpoint."""
+        """Return when a transaction must be made for the state. A checkpoint."""
         while True:
             # stored() moves this deadline whenever a transaction has stored the state.
             with trio.CancelScope(deadline=self._next_at) as self._alarm:
                 await self._wanted.wait()
                 await trio.sleep_until(self._due_at)
             was_wanted, self._wanted = self._wanted.is_set(), trio.Event()
-            # Another transaction may have stored it meanwhile, and moved both instants.
+            # Another transaction may have stored the state since and moved both times.
             if trio.current_time() >= (self._due_at if was_wanted else self._next_at):
                 self._is_quiet = not was_wanted
                 return
