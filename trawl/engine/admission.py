@@ -19,7 +19,8 @@ with an error.
 The seen mark is set before the scopes are named, because a manager's ``get_scopes`` may await: if two tasks find the
 same link at once, only one may push it. If the request is not stored after all, its mark is removed.
 
-Length: every source of requests ends in the same record or grant, and the check before the send repeats this one.
+Length: all sources of requests share one path to a record or a grant, and the check before the send uses the same
+rules.
 """
 
 from __future__ import annotations

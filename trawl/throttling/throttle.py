@@ -9,7 +9,7 @@ manager must be awaited, :meth:`Throttle.record_outcome` does this. Windows that
 
 With the default manager everything here is synchronous.
 
-Length: the engine uses one object.
+Length: the engine uses one object for all of throttling.
 """
 
 from __future__ import annotations
