@@ -32,7 +32,8 @@ from trawl.frontier.redis.client import Address, StoreConnectionError, StoreServ
 from trawl.frontier.redis.layout import Keys, key_of, mark_of, place_of
 from trawl.frontier.redis.report import export_pending, failures, inspect_job, requeue_failed
 from trawl.frontier.redis.startup import open_job
-from trawl.http import Request
+from trawl.frontier.running_callbacks import RunningCallbacks, state_folder
+from trawl.http import Request, fingerprint
 from trawl.testing import SimulatedWeb
 
 URL = "redis://user:secret@store/job"
@@ -173,6 +174,26 @@ async def test_while_the_store_is_away_nothing_is_sent_after_the_lease_and_then_
     assert "its server is away (connection" in caplog.text
     assert "its server is back after" in caplog.text
     assert "secret" not in caplog.text
+
+
+async def test_a_page_that_killed_three_processes_is_not_sent_any_more(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    poison = "http://a.example/3"
+    folder = state_folder(HERE.shown)
+    running = RunningCallbacks(folder, 4)
+    running.begin(fingerprint(Request(url=poison)), poison)
+    (file,) = folder.iterdir()
+    for n in range(3):  # as three killed processes leave it: not locked
+        (folder / f"callbacks.{n}").write_bytes(file.read_bytes())
+    running.close()
+    runs = Runs(tmp_path, site(15), settings=QUICK)
+    result = await runs.run()
+    assert result.reason == "finished"
+    assert [url for url in all_urls(15) if url not in runs.urls] == [f"http://a.example/{n}" for n in (3, 7, 8)]
+    assert runs.sent[poison] == 0
+    assert list(folder.iterdir()) == []
+    assert (result.stats["process_death_count"], result.stats["fatal_callback_count"]) == (3, 1)
 
 
 async def test_a_store_that_does_not_respond_is_reported_as_that(

@@ -27,7 +27,7 @@ import attrs
 import msgspec
 import trio
 
-from trawl.blocking import Blocking
+from trawl.blocking import Blocking, InlineBlocking
 from trawl.clock import WallClock
 from trawl.engine.callback_deaths import CallbackDeaths
 from trawl.engine.context import CrawlContext
@@ -423,7 +423,10 @@ async def _opened(
 
         address = Address.parse(settings.job_dir)
         durability, lease = settings.job_durability, settings.job_lease
-        async with open_redis_job(address, durability, lease=lease, exports=exports, terms=terms) as job:
+        has_threads = not isinstance(blocking, InlineBlocking)
+        async with open_redis_job(
+            address, durability, lease=lease, exports=exports, terms=terms, keeps_lease=has_threads
+        ) as job:
             yield job
         return
     from trawl.frontier.sqlite import open_job as open_sqlite_job  # noqa: PLC0415

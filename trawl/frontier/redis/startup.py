@@ -80,6 +80,7 @@ async def open_job(
     exports: bool = True,
     works: bool = True,
     terms: Mapping[str, str] = MappingProxyType({}),
+    keeps_lease: bool = False,
 ) -> AsyncGenerator[RedisJob, None]:
     """Hold a job in a server for one run. Enter and leave the block in one task.
 
@@ -94,6 +95,7 @@ async def open_job(
         exports: Whether this process writes the items to feeds.
         works: Whether this process sends requests, and so takes parts.
         terms: Settings that all processes of the job must share, as digests by name.
+        keeps_lease: Whether a thread renews the lease while the event loop is blocked. A simulation has no threads.
 
     Raises:
         JobError: If another process exports the items, but this process should.
@@ -109,8 +111,8 @@ async def open_job(
             job.line = SharedScopeClient(
                 address, token_hex(8), life=lease, lease=job.lease, connect=connect or connect_server
             )
-            if connect is None:  # a simulation has no thread
-                job.keeper = LeaseKeeper(job.session, address, connect_server, lease)
+            if keeps_lease:
+                job.keeper = LeaseKeeper(job.session, address, connect or connect_server, lease)
                 nursery.start_soon(job.keeper.run)
             try:
                 yield job
