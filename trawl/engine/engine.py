@@ -172,7 +172,7 @@ class Engine:
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
         layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
         if has_middleware:
-            self.scheduler.caution = CAUTION if any(layer.may_respond for layer in layers) else 1
+            self.scheduler.caution = CAUTION if any(layer.may_respond for layer in layers) else 1.0
         fetch = compose([layer.middleware for layer in layers], fetcher.send)
         self.script_pages: ScriptPages = ScriptPages()
         worker = context.open_job.worker_class(Worker)(

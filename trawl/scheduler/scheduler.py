@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CAUTION", "Refused", "Scheduler", "reconsider"]
 
-CAUTION = 16
+CAUTION = 16.0
 """Requests of a scope that user code lets through before it is taken to respond to none.
 
 Where it was made to send, as a function around ``fetch``, and never responded, one is enough.
@@ -155,7 +155,7 @@ class Scheduler:
         self._scope_of = scope_of
         self.has_user_code: bool = False
         self.awaits: bool = False
-        self.caution: int = 0
+        self.caution: float = 0.0
         self._vet = vet
         self._sign = -1 if depth_first else 1
         self._next_order = count(1).__next__
