@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from trawl.errors import JobError
 from trawl.frontier import Record
-from trawl.frontier.running_callbacks import MAX_SLOTS, LeftFile, RunningCallbacks, key_of
+from trawl.frontier.running_callbacks import MAX_SLOTS, LeftFile, RunningCallbacks, key_of, state_folder
 from trawl.http import Request
 
 URL = "http://a.example/1"
@@ -137,3 +139,29 @@ def test_a_record_has_one_key_in_all_runs() -> None:
     assert key_of(record(fingerprint=mark, order=1)) == key_of(record(fingerprint=mark, order=2)) == mark
     assert key_of(record(order=-1)) != key_of(record(order=1))
     assert len(key_of(record(order=1 << 62))) == len(key_of(record(fingerprint=b"of another length"))) == 16
+
+
+def test_a_job_in_a_server_has_a_folder_of_its_own_for_each_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    one, other = state_folder("redis://store/one"), state_folder("redis://store/other")
+    assert one != other
+    assert one == state_folder("redis://store/one")
+    assert one.stat().st_mode & 0o777 == 0o700
+    one.chmod(0o777)
+    with pytest.raises(JobError, match="can be written by other users"):
+        state_folder("redis://store/one")
+
+
+def test_without_a_home_the_folder_is_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    folder = state_folder("redis://store/one")
+    assert folder.parent == tmp_path / "temporary" / f"trawl-{os.geteuid()}"
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    folder.parent.chmod(0o777)
+    with pytest.raises(JobError, match="can be written by other users"):
+        state_folder("redis://store/one")

@@ -19,6 +19,7 @@ import mmap
 import os
 import stat
 import struct
+import tempfile
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -55,9 +56,9 @@ def key_of(record: Record) -> bytes:
 
 
 def state_folder(job: str) -> Path:
-    """Return the folder of a job that has no directory, below ``$XDG_STATE_HOME``, and create it if it is missing.
+    """Return the folder of a job that has no directory, and create it if it is missing. Blocks.
 
-    Blocks.
+    It is below ``$XDG_STATE_HOME``, or in the temporary folder if that can't be written: a container may have no home.
 
     Args:
         job: The job's address without the password.
@@ -66,9 +67,17 @@ def state_folder(job: str) -> Path:
         OSError: If the folder can't be made.
         JobError: If it belongs to another user, or other users may write to it.
     """
-    home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    folder = home / "trawl" / blake2b(job.encode(), digest_size=16).hexdigest()
-    folder.mkdir(0o700, parents=True, exist_ok=True)
+    name = blake2b(job.encode(), digest_size=16).hexdigest()
+    try:
+        home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        folder = home / "trawl" / name
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # Path.home() raises RuntimeError if the user has no entry in the user database
+        own = Path(tempfile.gettempdir()) / f"trawl-{os.geteuid()}"
+        own.mkdir(0o700, exist_ok=True)
+        check_directory(own)
+        folder = own / name
+        folder.mkdir(0o700, exist_ok=True)
     check_directory(folder)
     return folder
 
