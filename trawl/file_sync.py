@@ -33,7 +33,7 @@ def check_journal(database: Path) -> None:
     with journal.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - len(_JOURNAL_END)))
         if file.read() == _JOURNAL_END:
-            raise OSError(f"{journal.name} names another file, which SQLite would delete: remove it")
+            raise OSError(f"{journal.name} names another file, which SQLite would delete: remove {journal.name}")
 
 
 def sync_file(descriptor: int) -> None:

@@ -392,7 +392,7 @@ async def test_a_note_that_cannot_be_read_is_an_error(tmp_path: Path, autojump_c
     job = await open_job(runs.directory, InlineBlocking())
     job.keep("job", b"garbage")
     await job.aclose()
-    with pytest.raises(JobError, match="what it says of itself can't be read"):
+    with pytest.raises(JobError, match="the facts about its spider and its runs can't be read"):
         await runs.run()
 
 

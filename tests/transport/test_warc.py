@@ -226,7 +226,7 @@ async def test_a_disk_that_is_full_ends_the_archive_and_not_the_crawl(
         assert (await archive.send(Request("http://a.example/"), lambda: None)).response is not None
     await archive.aclose()
     files.close()
-    assert caplog.text.count("the archive ends here") == 1
+    assert caplog.text.count("nothing more is added to it") == 1
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ async def copy_items(job: Job, settings: FeedsSettings, *, follows: bool) -> Non
     """
     facts, session = JOB_INFO.read(job), job.session
     if facts is None or session is None:
-        raise job.damaged("what it says of itself can't be read")
+        raise job.damaged("the facts about its spider and its runs can't be read")
     begun = datetime.fromtimestamp(facts.begun_at, UTC)
     feeds, outbox = await open_outbox(settings, ThreadBlocking(), job, spider_name=facts.spider, started_utc=begun)
     before = job.outbox_start

@@ -403,7 +403,7 @@ def _info_of(job: Job, spider: Spider, now_utc: datetime) -> JobInfo:
     if info is None:
         # Section.read skips unreadable values. Here that would assign the job to any spider.
         if JOB_INFO.name in job.kept:
-            raise job.damaged("what it says of itself can't be read")
+            raise job.damaged("the facts about its spider and its runs can't be read")
         return JobInfo(spider=name, cls=cls, begun_at=now_utc.timestamp(), marks=MARKS)
     if (info.spider, info.cls) != (name, cls):
         raise UsageError(

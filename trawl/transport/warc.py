@@ -300,7 +300,7 @@ class WarcTransport:
                 raise
             except OSError as error:
                 self._is_broken = True
-                logger.error("WARC_FILE: the archive ends here, it can't be written: %s", error)
+                logger.error("WARC_FILE: the archive can't be written, and nothing more is added to it: %s", error)
 
 
 @asynccontextmanager
