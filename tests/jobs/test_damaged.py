@@ -116,7 +116,7 @@ BEFORE_IT_BEGINS = [
     ("fingerprints are not bytes", said("UPDATE seen SET fingerprint = hex(fingerprint)")),
     ("'throttle' is not bytes", said(KEPT, "text", "throttle")),
     ("'job' is not bytes", said(KEPT, 7, "job")),
-    ("says of itself can't be read", said(KEPT, msgspec.msgpack.encode((1, JOB_INFO)), "job")),
+    ("its runs can't be read", said(KEPT, msgspec.msgpack.encode((1, JOB_INFO)), "job")),
     ("its feeds can't be read", said(KEPT, b"", "feeds")),
     ("its feeds can't be read", said(KEPT, msgspec.msgpack.encode((1, {"a": {"position": -1}})), "feeds")),
     ("its version is 0", said("PRAGMA user_version = 0")),

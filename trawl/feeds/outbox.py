@@ -69,6 +69,7 @@ MAX_BEHIND = 10_000
 """Maximum items in the outbox before acknowledgements wait for the feeds. A pipe without a reader stops the crawl."""
 
 _COMPARED_BYTES = 1 << 16
+_END_BYTES = 16
 _BATCH = 1000
 _BATCH_BYTES = 1 << 20
 
@@ -419,7 +420,8 @@ def _may_be(destination: str, old: str, state: FeedState) -> bool:
 
 def _has_same_start(destination: str, old: str, state: FeedState) -> bool:
     """Return whether a file starts like the file of an old destination."""
-    length = min(state.position, _size(destination, state) or 0, _COMPARED_BYTES)
+    # Without its last bytes: a file that was complete has the end of its format there, for example of a JSON array.
+    length = max(0, min(state.position, _size(destination, state) or 0, _COMPARED_BYTES) - _END_BYTES)
     heads = [_read(each, state, 0, length) for each in (destination, old)]
     return heads[0] is not None and heads[0] == heads[1]
 
