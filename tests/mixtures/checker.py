@@ -146,8 +146,8 @@ class _Checker:
         most = self.mixture.settings["CONCURRENT_REQUESTS"] or math.inf
         # The middleware of as many pages may run beside the requests on the wire.
         for name, is_own in (("all", False), ("all user code", True)):
-            sends = [send for send in self.sends if (send.error == USER_CODE) is is_own]
-            yield from self._at_once(name, sends, lambda now: most)
+            of_kind = [send for send in self.sends if (send.error == USER_CODE) is is_own]
+            yield from self._at_once(name, of_kind, lambda now: most)
         for scope, sends in self.of_scope.items():
             if not self.moves(scope):
                 yield from self._at_once(
