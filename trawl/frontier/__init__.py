@@ -1,4 +1,4 @@
-"""Frontiers: stores of pending requests. The protocol, the frontier in memory, and what a job keeps."""
+"""Frontiers: stores of pending requests. Contains the protocol, the frontier in memory, and the settings of jobs."""
 
 from trawl.frontier.base import (
     Amounts,

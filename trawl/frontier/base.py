@@ -1,7 +1,8 @@
-"""The protocol of frontiers: stores of pending requests by lane, and of the items that a job keeps for its feeds.
+"""The protocol of frontiers, which store pending requests by lane, and the items that a job keeps for its feeds.
 
-A frontier only stores. It knows nothing of time limits or scopes. It groups pending requests by *lane* (requests with
-the same scopes and origin), leases the best requests of a lane, and remembers all fingerprints ever claimed.
+A frontier only stores requests. It does not apply time limits or the limits of scopes. It groups pending requests by
+*lane* (requests with the same scopes and origin), leases the best requests of a lane, and remembers all fingerprints
+ever claimed.
 
 The life of a record::
 
@@ -10,21 +11,21 @@ The life of a record::
         └─ disclaim                  └────────► release            pending again, at its old place
 
 A record with its own earliest time (``not_before``) is *held*: it is not in a lane and can't be leased until that time
-has come and :meth:`Frontier.wake` moves it into its lane. So held records need not be in memory, and they do not block
-the records behind them.
+has come and :meth:`Frontier.wake` moves it into its lane. So a held record need not be in memory, and it does not block
+later records.
 
-A lease does not mean that the request will be sent, because the heads of lanes are leased in advance so that a
-scheduling decision never awaits. All data that a crawl must not lose if it is killed goes through one call, so that a
-backend can write it in one transaction.
+A leased request is not always sent. The scheduler leases the first requests of each lane in advance, because a
+scheduling decision must not await. If a crawl is killed, it must not lose the results of a request, so one call passes
+all of them and a backend can write them in one transaction.
 
 The frontier of a job stores items too, in an *outbox*. The items of a request enter the outbox in the step that
-acknowledges the request, each at the next position. The writer of the feeds reads the outbox from the position that the
-feeds have reached, and records the new position with the job (:mod:`trawl.frontier.job`). If the process is killed
-between a write and this record, no item is repeated, because the next process first truncates the feeds to the recorded
-position.
+acknowledges the request, each at the next position. The writer of the feeds reads the items after the position that the
+feeds have reached, writes them, and saves the new position in the job (:mod:`trawl.frontier.job`). If the process is
+killed after writing items but before saving the position, no item is written twice, because the next process first
+truncates the feeds to the saved position.
 
-A cancelled call has either done nothing or everything. If the frontier stores on disk, the changes are on the disk when
-a call returns.
+A cancelled call has made either all of its changes or none. If the frontier stores on disk, the changes are on the disk
+when a call returns.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ __all__ = [
 ]
 
 Amounts: TypeAlias = "tuple[float | None, ...]"
-"""The amounts that a request names, in the order of its scopes; None for a scope without one. Empty without amounts."""
+"""The amounts that a request names, in the order of its scopes; None for a scope without an amount.
+
+Empty if no scope has an amount.
+"""
 
 LaneKey: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, Amounts]"
 """Sorted scope ids and the origin, followed by the amounts if the request names any."""
@@ -82,20 +86,24 @@ class Record:
     Attributes:
         request: The request.
         scopes: Its throttling scopes with the amounts that it is expected to use.
-        origin: Its origin as returned by ``trawl.http.origin_of``; empty or without a scheme if it does not wait for
-            robots.txt.
-        fingerprint: The 16 bytes claimed for it; None if duplicates are wanted (``dont_filter``).
+        origin: Its origin as returned by ``trawl.http.origin_of``. If the request does not wait for robots.txt, the
+            origin is empty or has no scheme.
+        fingerprint: The fingerprint claimed for the request, 16 bytes; None if duplicates are wanted (``dont_filter``).
         not_before: Event loop time, in seconds, before which it must not be sent; 0.0 if there is none.
-        share: The first amount that it names; 0.0 if it names none. Larger shares go first in a lane.
-        lane: The key of its lane, computed once. It has the amounts that the request names, whether or not their scopes
-            have a quota (a quota may be set while the request is pending). Requests with different amounts are in
-            different lanes, so that a small request can pass a large one that exceeds the remaining quota.
-        is_diverted: Whether its scopes and origin come from the request as last changed by middleware.
-        is_exempt: Whether it takes no slot in its scopes (meta ``dont_throttle``). Always false for a diverted record.
+        share: The first amount that the request names; 0.0 if it names none. Within a lane, requests with larger shares
+            go first.
+        lane: The key of its lane, computed once. The key contains the amounts that the request names, even if their
+            scopes have no quota, because a quota may be set while the request is pending. Requests with different
+            amounts are in different lanes, so that a small request can pass a large one that exceeds the remaining
+            quota.
+        is_diverted: Whether middleware has changed the request, so that its scopes and origin are those of the changed
+            request.
+        is_exempt: Whether the request takes no slot in its scopes (meta ``dont_throttle``). Always false for a diverted
+            record.
         order: Arrival order, set by the frontier when the record is pushed or replaces another. Later records have
             larger values.
-        found_at: Event loop time, in seconds, at which the request was found, but not before the start of this run.
-            None for a redirect or retry that replaces a record.
+        found_at: Event loop time, in seconds, at which the request was found, or the start of this run if it was found
+            in an earlier run. None for a redirect or retry that replaces a record.
         stored: The encoded record, for use by the frontier only.
     """
 
@@ -121,8 +129,8 @@ class Record:
         self.stored: object = None
         is_exempt = not is_diverted and bool(request.meta_get("dont_throttle"))
         self.lane: LaneKey = lane_key(scopes, origin, amounts, is_exempt=is_exempt)
-        # Few records have these values. All others share one tuple, because a slot costs memory in every pending
-        # request.
+        # Few records have these values. All other records share one tuple, because each further slot would cost memory
+        # in every pending request.
         is_special = not_before or share or is_diverted or is_exempt
         self._special = (not_before, share, is_diverted, is_exempt) if is_special else _ORDINARY
 
@@ -137,7 +145,7 @@ class Record:
         found_at: float | None,
     ) -> Record:
         """Return a record with the values of an earlier ordinary record."""
-        untyped: Any = cls  # mypyc knows no __new__ of a compiled class
+        untyped: Any = cls  # mypyc's type of a compiled class lacks __new__
         record: Record = untyped.__new__(cls)
         record.request = request
         record.scopes = scopes
@@ -204,8 +212,8 @@ class FrontierStatistics:
         pending: Records that are stored and not leased.
         leased: Records that are leased and neither acknowledged nor released.
         seen: Fingerprints ever claimed.
-        lanes: Lanes with something pending.
-        held: Pending records that wait for their own earliest time.
+        lanes: Lanes with pending records.
+        held: Pending records that wait for their earliest time (``not_before``).
     """
 
     pending: int
@@ -220,7 +228,7 @@ class PushResult:
     """The result of storing requests.
 
     Attributes:
-        here: Records that are now pending in this frontier, in their order.
+        here: Records that are now pending in this frontier, in the order in which they were passed.
         seen: Records that were not stored, because their fingerprints had been seen before although
             :meth:`Frontier.claim_many` reported them as new.
         elsewhere: Records that are stored and will be sent by another session of the job.
@@ -235,21 +243,25 @@ class Frontier(Protocol):
     """Store of a crawl's pending requests. Every backend passes the same contract suite."""
 
     async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
-        """Mark ``fingerprints`` as seen, and return for each whether it was new. A fingerprint given twice is new once.
+        """Mark ``fingerprints`` as seen, and return for each whether it was new.
 
-        A frontier whose marks are in a server may report a fingerprint as new although it was stored long ago or by
-        another process. The call that should store the request then skips it and reports it in :attr:`PushResult.seen`.
+        If a fingerprint is passed twice, only the first is new.
+
+        A frontier that keeps the seen marks in a server may report a fingerprint as new although it was stored long ago
+        or by another process. The call that should store the request then skips the request and reports it in
+        :attr:`PushResult.seen`.
         """
         ...
 
     async def disclaim(self, fingerprints: Iterable[bytes]) -> None:
-        """Forget claims whose requests were not pushed after all."""
+        """Forget the claims of requests that were not pushed."""
         ...
 
     def refusal(self, record: Record) -> str | None:
-        """Return why ``record`` can't be stored, naming the field and the fix; None if it can be stored.
+        """Return why ``record`` can't be stored, with the field and the fix; None if it can be stored.
 
-        Called for every record before it is pushed or replaces another. Does no I/O.
+        The caller calls this for every record before it pushes the record or replaces another record with it. Does no
+        I/O.
         """
         ...
 
@@ -257,22 +269,22 @@ class Frontier(Protocol):
         """Store ``records`` in this order. The claims of their fingerprints become permanent in the same step.
 
         Returns:
-            The records that are pending here: all, unless other processes work on the same job.
+            The records that are pending here. These are all records, unless other processes work on the same job.
 
         Raises:
-            ValueError: If :meth:`refusal` returns a reason for one of them. None is stored.
+            ValueError: If :meth:`refusal` returns a reason for one of the records. No record is stored.
         """
         ...
 
     async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
         """Lease up to ``limit`` records of a lane, best first.
 
-        Each stays leased until the caller ends it with a call below.
+        Each record stays leased until the caller ends the lease with one of the methods below.
         """
         ...
 
     async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
-        """Store items of a request whose callback is still running, so that memory need not hold them all.
+        """Store items of a request whose callback is still running, so that they need not all stay in memory.
 
         When the lease is acknowledged, these items enter the outbox before the items passed with the acknowledgement.
         They are discarded if the lease is released or the process ends first.
@@ -286,13 +298,13 @@ class Frontier(Protocol):
 
         Args:
             lease: The lease to end.
-            outputs: Requests that it yielded.
-            items: Encoded items that it yielded; only with a job.
-            failure: Why it failed, as a sentence; None if it did not fail. A job keeps failed requests, so that they
-                can be queued again.
+            outputs: Requests that the callback yielded.
+            items: Encoded items that the callback yielded; empty without a job.
+            failure: Why the request failed, as a sentence; None if it did not fail. A job keeps failed requests, so
+                that they can be queued again.
 
         Returns:
-            The ``outputs`` that are pending here: all, unless other processes work on the same job.
+            The ``outputs`` that are pending here. These are all outputs, unless other processes work on the same job.
 
         Raises:
             ValueError: If :meth:`refusal` returns a reason for an output, or if there are items but no outbox. Nothing
@@ -303,7 +315,7 @@ class Frontier(Protocol):
     async def replace(self, lease: Record, record: Record) -> bool:
         """Replace a leased record with ``record`` (the target of a redirect, or a retry) in one step.
 
-        The new record is leased at once. It gets a new ``order``, so it is sorted after records of equal priority.
+        The new record is leased immediately. It gets a new ``order``, so it is sorted after records of equal priority.
 
         Returns:
             True if the new record is leased here; False if it was stored for another process that works on the same
@@ -312,7 +324,7 @@ class Frontier(Protocol):
         ...
 
     async def release(self, leases: Iterable[Record]) -> None:
-        """Release leases. Each record returns to its old place in its lane, or is held until its time has come."""
+        """Release leases. Each record returns to its old place in its lane, or is held until its earliest time."""
         ...
 
     def next_due(self) -> float:
@@ -322,12 +334,13 @@ class Frontier(Protocol):
     async def wake(self, now: float) -> Sequence[LaneKey]:
         """Move held records that are due at the event loop time ``now`` into their lanes, and return these lanes.
 
-        It may leave some records for the next call. :meth:`next_due` then returns a time that has passed.
+        It may leave some due records for the next call. :meth:`next_due` then returns a time in the past.
         """
         ...
 
     def held_until(self, request: Request) -> float | None:
-        """Return the event loop time until which this very request is held; None if unknown or not held. May search."""
+        """Return the event loop time until which this request object is held; None if unknown or not held. May be slow.
+        """
         ...
 
     def lanes(self) -> Sequence[LaneKey]:
@@ -338,21 +351,20 @@ class Frontier(Protocol):
         ...
 
     def best(self, lane: LaneKey) -> SortKey | None:
-        """Return the key of the best record of a lane that is stored and not leased; None if there is none.
+        """Return the key of the best pending record of a lane, excluding leased records; None if there is none.
 
         Does no I/O.
         """
         ...
 
     def pending_in(self, lane: LaneKey) -> int:
-        """Return the number of records of a lane that are stored and not leased. Does no I/O."""
+        """Return the number of pending records of a lane, excluding leased records. Does no I/O."""
         ...
 
     def lane_of(self, request: Request) -> LaneKey | None:
         """Return the lane in which this request or an equal one is stored and not leased; None if unknown.
 
-        May search.
-        """
+"""
         ...
 
     def statistics(self) -> FrontierStatistics:

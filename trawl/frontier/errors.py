@@ -1,7 +1,8 @@
-"""Errors of SQLite and the file system, mapped to one sentence about the job.
+"""Maps errors of SQLite and of the file system to one sentence about the job.
 
-A database can contain anything. SQLite stores text in a column of integers, and a flipped byte can make a name invalid
-UTF-8. So values are checked when they are read, and :func:`malformed` reports them in SQLite's way.
+A database may contain invalid values. SQLite accepts text in a column of integers, and a changed byte can make a name
+invalid UTF-8. So the readers check each value, and :func:`malformed` returns the error that SQLite would raise for
+damage.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from trawl.errors import JobError
 __all__ = ["DATABASE_ERRORS", "damage_error", "job_error", "malformed"]
 
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""Errors of reading a database. The second is raised for text that is not UTF-8, even inside SQLite's own errors."""
+"""Errors of reading a database.
+
+``UnicodeDecodeError`` means text that is not UTF-8, also in the text of an SQLite error.
+"""
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: "the disk is full. Nothing is lost: free some space and start it again",
@@ -57,7 +61,7 @@ def malformed(detail: str) -> sqlite3.DatabaseError:
 
 
 def _code_of(error: sqlite3.Error | OSError) -> int | None:
-    """Return SQLite's code of an error; None if it has none."""
+    """Return the SQLite error code for an error; None if it has none."""
     if isinstance(error, OSError):
         if error.errno in _FULL:
             return sqlite3.SQLITE_FULL

@@ -1,9 +1,10 @@
 """Reports on a job in a directory: its content, its failed requests, and its pending requests as lines.
 
-Reading needs no lock and does not disturb a running process. It sees the last transaction of that process. Queueing
-failed requests again takes the lock. These functions block. They work without a spider, so callbacks stay names.
+Reading a job needs no lock and does not disturb a running process. A report shows the state after the last transaction
+of that process. Queueing failed requests again takes the lock. These functions block. They need no spider, because they
+show each callback by its name.
 
-Only ``trawl job`` uses this module. It reads a job without a crawl, while the other modules serve a running crawl.
+Only ``trawl job`` uses this module, because it reads a job without a crawl. The other modules serve a running crawl.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 AT_ONCE = 1000
-"""Maximum number of rows in one read. A long read would prevent a running process from shortening its log."""
+"""Maximum number of rows in one read. During a long read, a running process could not shorten its log."""
 
 
 @attrs.frozen
@@ -80,7 +81,7 @@ class SessionReport:
         exports: Whether it writes the items to feeds.
         parts: Number of the 1,024 parts of hosts that it owns.
         lease_left: Remaining seconds of its lease. If negative, other processes may take its parts.
-        state: Its own last report; None if it has not reported yet.
+        state: The last report of the process; None if it has not reported yet.
     """
 
     number: int
@@ -98,21 +99,23 @@ class JobReport:
 
     Attributes:
         name: Its directory or address.
-        owner: The id of the process that is using the job; 0 if it is unknown. If the job is in a server, a string with
-            the names of all its running sessions. None if no process is using the job.
+        owner: The id of the process that is using the job; 0 if the id is unknown. If the job is in a server, the names
+            of all its running sessions in one string. None if no process is using the job.
         last_error: Why the last process could not write to it; "" if it could.
         pending: Number of requests that have not ended, including leased requests and requests of hosts that were given
             up.
-        leased: Number of these that are leased. When no process uses the job, they are pending again.
+        leased: Number of leased requests, which are included in ``pending``. When no process uses the job, they are no
+            longer leased.
         oldest_lease: The request leased for the longest time; None if there is none.
-        failed: Number of failed requests, which can be queued again.
+        failed: Number of failed requests, without requests of hosts that were given up. They can be queued again.
         given_up: Number of requests of hosts that were given up, which the next run sends again. They count as pending.
         seen: Number of fingerprints ever seen.
         items: Number of items that the feeds have not written yet.
-        scopes: Pending requests by throttling scope, largest count first. A request counts in each of its scopes.
+        scopes: Number of pending requests of each throttling scope, largest first. A request counts in each of its
+            scopes.
         kept: Saved values by name.
-        sessions: The processes that work on it, for a job in a server.
-        wish: ``pause`` or ``stop`` if that was requested from its processes; "" otherwise.
+        sessions: The processes that work on the job; empty if it is not in a server.
+        wish: ``pause`` or ``stop`` if a user has requested that of its processes; "" otherwise.
     """
 
     name: str
@@ -180,11 +183,11 @@ def failures(directory: str | PathLike[str], limit: int, *, are_given_up: bool =
 
 
 def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
-    """Queue the failed requests again, each at its old place and with all its retries, and return their number.
+    """Queue the failed requests again, each at its old place and with all retries available, and return their number.
 
     Args:
         directory: The job's directory.
-        now_utc: The wall time. A host that was given up before it may be tried again.
+        now_utc: The current wall time. A host that was given up before this time may be tried again.
 
     Raises:
         JobError: If a process is using it, or it is damaged, has a newer version, or can't be written.
@@ -297,7 +300,7 @@ def json_line(stored: JobRecord) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in which strings replace values that JSON lacks, such as a tuple as a key."""
+    """Return a value in which strings replace values that JSON lacks, such as a key that is a tuple."""
     if isinstance(value, dict):
         return {key if isinstance(key, str) else repr(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

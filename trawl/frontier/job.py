@@ -1,22 +1,25 @@
 """A job: the stored state of a crawl, as the frontier, the feeds and the engine see it, in any store.
 
-Two stores hold jobs: a directory (:mod:`trawl.frontier.sqlite`) and a server (:mod:`trawl.frontier.redis`). Each is a
-:class:`Job`, and :mod:`trawl.frontier.job_frontier` is the frontier on top of both. Everything is written in *steps*
-(:class:`Step`). A step is stored completely or not at all, and steps are applied in order. Reads are ordered with the
-steps. Kept values and the positions of the feeds are written with the next step. That costs nothing, and keeps them
-consistent with the acknowledgements in the same step.
+A job is stored in a directory (:mod:`trawl.frontier.sqlite`) or in a server (:mod:`trawl.frontier.redis`). Both modules
+derive from :class:`Job`, and :mod:`trawl.frontier.job_frontier` is the frontier for both. Everything is written in
+*steps* (:class:`Step`). A step is stored completely or not at all. Steps and reads are carried out in the order in
+which they were submitted. The next step also writes the kept values and the positions of the feeds. That costs nothing,
+and these values then match the acknowledgements in the same step.
 
-A job in a server may be shared by several processes (:mod:`trawl.frontier.parts`). Then the result of a step names the
-requests that were new, and the frontier's memory is updated with requests from other processes (:meth:`Job.follow`).
+Several processes may share a job in a server (:mod:`trawl.frontier.parts`). Then the result of a step names the
+requests that were already seen, and the frontier's memory also receives requests from other processes
+(:meth:`Job.follow`).
 
 An item enters the outbox in the step that acknowledges its request. It leaves the outbox in the step that stores a
-later position of the feeds. The last items are also in memory, because the writer of the feeds reads them at once.
+later position of the feeds. The last items are also in memory, because the writer of the feeds reads them soon after
+they are stored.
 
 A request with its own earliest time is *held*. It is stored in a separate lane for held requests, ordered by time.
-Instead of its priority, the row has the wall time, in microseconds, before which it must not be sent. So held requests
-are not in memory, and they do not block the requests behind them. When a request is due, it moves into its own lane.
+In the field for the priority, its row has the wall time, in microseconds, before which the request must not be sent. So
+held requests are not in memory, and they do not block the requests behind them. When a request is due, it moves into
+its own lane.
 
-Length: the requests to a store, its responses, and the job that passes them on form one vocabulary.
+Length: the job, the changes that it passes to a store and the results that the store returns are described together.
 """
 
 from __future__ import annotations
@@ -68,22 +71,25 @@ __all__ = [
 T = TypeVar("T")
 
 AT_ONCE = 1000
-"""Requests that one step moves out of the lanes of held requests."""
+"""Maximum number of requests that one step moves out of the lanes of held requests."""
 
 LAST_ORDER = 1 << 62
 """Largest arrival order, half of the range of 64 bits."""
 
 SLOW = 1.0
-"""Seconds after which a store that has not responded is named as the reason of a wait."""
+"""Seconds without a response after which the store is reported as the reason for waiting."""
 
 TAIL_BYTES = 1 << 20
-"""Bytes of the last items that are kept in memory."""
+"""Maximum bytes of items that are kept in memory."""
 
 SAFE = 0.9
-"""The fraction of a lease that is used. The rest is a margin for two machines whose clocks run at different speeds."""
+"""The fraction of a lease that a process uses.
+
+The rest is a margin, because the clocks of two machines may differ in speed.
+"""
 
 READ_BYTES = 1 << 20
-"""Bytes after which a read of items stops."""
+"""Number of bytes after which a read of items stops."""
 
 Row: TypeAlias = "tuple[int, int, int, float, bytes]"
 """Arrival order, number of the lane, negated priority, negated share, encoded record."""
@@ -93,13 +99,16 @@ Place: TypeAlias = "tuple[int, int, int, float]"
 
 
 def wall_time(until: float) -> int:
-    """Return the value stored as priority for a wall time in seconds since the epoch, rounded up."""
-    # Add one for the truncated fraction and one for the rounding of the product, so that it is never too early.
+    """Return the number that a row of a held request has as its priority.
+
+    It is the wall time ``until``, which is in seconds since the epoch, in microseconds and rounded up.
+    """
+    # Add one for the truncated fraction and one for the rounding of the product, so that the result is never too early.
     return int(until * 1e6) + 2
 
 
 def hash_of(lane: LaneKey) -> int:
-    """Return a hash of a lane's key, as a number of 64 bits with a sign."""
+    """Return a hash of a lane's key, as a signed 64-bit number."""
     digest = blake2b(msgspec.msgpack.encode(lane), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
@@ -109,10 +118,10 @@ class Snapshot:
     """State of the store when a frontier is opened.
 
     Attributes:
-        lanes: The number of records in each lane and its first record, in arrival order of the first records.
-        last_order: Absolute value of the largest arrival order.
+        lanes: For each lane the number of its records and its first record, in arrival order of the first records.
+        last_order: The largest absolute value of an arrival order.
         seen: Number of fingerprints that were seen.
-        marks: These fingerprints; None if there are too many to remember.
+        marks: The fingerprints that were seen; None if there are too many to remember.
         held: Lanes of held requests.
     """
 
@@ -129,17 +138,19 @@ class Step:
 
     Attributes:
         ended: Place of the record to remove; None if none is removed.
-        failed: Why it failed, and the wall time in seconds since the epoch; None if it did not fail.
+        failed: Why the removed request failed, and the wall time of the failure in seconds since the epoch; None if it
+            did not fail.
         rows: Requests to store.
-        marks: The fingerprint of each row, which this step marks as seen; None if duplicates are wanted.
-        is_successor: Whether the only row replaces ``ended``. It is then stored even if its fingerprint was seen.
-        moved: Requests to move: the current place of each, and its new lane, negated priority and negated share.
-        due_of: Lanes of held requests for which the result contains the time of the first request.
+        marks: For each row the fingerprint that this step marks as seen; None if duplicates of the row are wanted.
+        is_successor: Whether the only row replaces ``ended``. Such a row is stored even if its fingerprint was seen.
+        moved: Requests to move. Each entry has the current place, and the new lane, negated priority and negated share.
+        due_of: Lanes of held requests. The result contains the time of the first request in each.
         items: Items for the outbox.
-        is_spilled: Whether the spilled items of ``ended`` enter the outbox before them.
+        is_spilled: Whether the spilled items of ``ended`` enter the outbox, before ``items``.
         spilled: Items of a request that has not ended, each with the request's arrival order and the item's number.
-        requeued: Failed requests to queue again, each as it is stored, and its new row; only in a server.
-        given_back: Parts to release to other sessions, each with its kept values; only in a server.
+        requeued: Failed requests to queue again. Each entry has the stored failed request and its new row. Only in a
+            server.
+        given_back: Parts to release to other sessions, each with its kept values. Only in a server.
     """
 
     ended: Place | None = None
@@ -162,8 +173,8 @@ class StepResult:
 
     Attributes:
         seen: Indexes of the rows that were not stored because their fingerprints had been seen before.
-        due: Time of the first request in each lane of ``due_of``, as returned by :func:`wall_time`; None if it is
-            empty.
+        due: Time of the first request in each lane of ``due_of``, as returned by :func:`wall_time`; None for an empty
+            lane.
     """
 
     seen: Collection[int] = ()
@@ -186,7 +197,7 @@ class HeldLane:
 
 
 class Outbox:
-    """Positions of the outbox, and its last items.
+    """The first and last position in the outbox, and the last items.
 
     Attributes:
         start: Position of the last item that the feeds have written.
@@ -202,9 +213,9 @@ class Outbox:
         self._tail_bytes = 0
 
     def added(self, items: Sequence[bytes] | None, end: int) -> None:
-        """Update memory after a step: ``items`` are the last ones up to ``end``, or None if they must be read."""
+        """Add the items of a step to memory. The last item has the position ``end``; None if the items must be read."""
         if items is None:
-            # Spilled items are not in memory, so drop the tail: `after` counts in it and needs it without gaps.
+            # Spilled items are not in memory, so drop all items, because `after` needs items without gaps.
             self._tail.clear()
             self._tail_bytes = 0
         else:
@@ -251,7 +262,7 @@ class StepTimes:
         self.began_at: float | None = None
 
     def begin(self, now: float) -> None:
-        """Record that a step starts. A repetition belongs to the same step."""
+        """Record that a step starts. If the step is sent again, it keeps its first start."""
         if self.began_at is None:
             self.began_at = now
 
@@ -268,13 +279,13 @@ class StepTimes:
 
 
 class SessionLease:
-    """The time for which this process surely owns a job and its places in shared scopes.
+    """The time until which this process certainly owns a job, and its places in shared scopes.
 
     Attributes:
         until: Event loop time, in seconds, at which the lease may end.
-        away_since: Event loop time, in seconds, since which the server does not respond; None while it responds.
-        away_reason: Why it does not respond, as a message.
-        asked_at: Event loop time, in seconds, of the first call that it has not answered; None if there is none.
+        away_since: Event loop time, in seconds, at which the server stopped responding; None while it responds.
+        away_reason: Why the server does not respond, as a message.
+        asked_at: Event loop time, in seconds, of the first call without a response; None if there is none.
     """
 
     def __init__(self) -> None:
@@ -293,7 +304,9 @@ class SessionLease:
         self._apply()
 
     def hold_places(self, until: float) -> None:
-        """Set the time until which places in shared scopes surely belong to this process; infinity if it has none."""
+        """Set the time until which this process certainly has its places in shared scopes; infinity if it has no
+        places.
+        """
         if until != self._places_until:
             self._places_until = until
             self._apply()
@@ -302,7 +315,7 @@ class SessionLease:
         until = self.until = min(self._job_until, self._places_until)
         for scope in self._scopes:
             scope.deadline = until
-        # Waiting tasks check `until` again. Later tasks wait for the next renewal.
+        # Wake the waiting tasks, which check `until` again. Tasks that start waiting later wait for the next renewal.
         self._renewed.set()
         self._renewed = trio.Event()
 
@@ -321,9 +334,9 @@ class SessionLease:
     async def hold(self, call: Callable[[], Any]) -> Any:
         """Await ``call()`` under the lease, after waiting for a renewal if the lease has ended.
 
-        Returns None if it ends first.
+        Returns None if the lease ends before the call does.
         """
-        # Check in a loop, because the lease may have ended again by the time this task runs.
+        # Check in a loop, because the lease may have ended again when this task runs.
         while trio.current_time() >= self.until:
             await self._renewed.wait()
         with trio.CancelScope(deadline=self.until) as scope:
@@ -336,10 +349,10 @@ class SessionLease:
 
 
 class Job:
-    """An open job. It stores values and items in the frontier's steps.
+    """An open job. The frontier's steps also store its values and items.
 
-    The frontier and the job are two views of one store. A value that must survive the process is *kept* under a name.
-    It is written with the next step of any kind, and read again when the job is opened.
+    The frontier and the job use the same store. A value that must survive the process is *kept* under a name. The next
+    step writes the value, and the next process reads it when it opens the job.
 
     ::
 
@@ -354,18 +367,18 @@ class Job:
         job.keep("feeds", positions); job.outbox_done(17)      both or neither survive a kill
 
     Attributes:
-        name: Its location for messages: its directory, or its address without the password.
+        name: Its location, for messages: the directory, or the address without the password.
         directory: Its directory; None for a job in a server.
-        is_new: Whether it has just been created, so that nothing was kept or stored before.
+        is_new: Whether this process has created the job, so that nothing was kept or stored before.
         last_error: Why the last process could not write to it; "" if it could.
-        was_killed: Whether the last sends of the previous process are unknown and may have happened until now. A run
-            that stores its learned state before it ends sets this to False.
-        lease: The time for which this process surely owns it; None if it does until the job is closed.
-        line: Client for the scopes that processes of the job share; None if this is the only process.
+        was_killed: Whether the previous process may have sent requests that it did not record, up to the present
+            moment. A run that stores its learned state before it ends sets this to False.
+        lease: The time until which this process certainly owns the job; None if it owns the job until it closes it.
+        line: Client for the scopes that the processes of the job share; None for a job in a directory.
         outbox: Items that the feeds have not written yet.
         session: This process's session; None if the job belongs to one process, like a job in a directory.
         step_times: The durations of its steps.
-        storing: Requests that have ended or are replaced by a step that is not stored yet, by arrival order.
+        storing: Requests that a pending step ends or replaces, by arrival order. The step is not stored yet.
     """
 
     name: str
@@ -396,7 +409,7 @@ class Job:
 
     @property
     def kept(self) -> Mapping[str, bytes]:
-        """The saved values by name, up to date."""
+        """The current saved values, by name."""
         return MappingProxyType(self._kept)
 
     @property
@@ -406,12 +419,12 @@ class Job:
 
     @property
     def outbox_start(self) -> int:
-        """Position last passed to :meth:`outbox_done`."""
+        """Position of the last item that the feeds have written; the last argument of :meth:`outbox_done`."""
         return self.outbox.start
 
     @property
     def is_lease_lost(self) -> bool:
-        """Whether the job belongs to other processes now because a callback blocked this one for too long."""
+        """Whether other processes own the job now, because a callback blocked this process for too long."""
         return False
 
     def callbacks_folder(self) -> Path:
@@ -426,7 +439,7 @@ class Job:
     async def requeue_given_up(self, now: float) -> int:
         """Queue the requests of hosts that were given up again, before the frontier is opened, and return their number.
 
-        A checkpoint. If another process works on the job, it has done this already, and none are queued.
+        A checkpoint. If another process works on the job, that process has already queued them, and this returns 0.
 
         Args:
             now: The wall time, in seconds since the epoch.
@@ -458,7 +471,7 @@ class Job:
         self._changed[name] = blob
 
     async def refresh(self) -> None:
-        """Read the saved values of the whole job again, which another process may have changed. A checkpoint.
+        """Read the saved values of the whole job again, because another process may have changed them. A checkpoint.
 
         Raises:
             JobError: If they can't be read.
@@ -472,45 +485,49 @@ class Job:
         """Call ``hook`` just before steps are written, in Trio's thread. It may call :meth:`keep`.
 
         All acknowledgements in these steps happened before the call. ``hook`` must be quick, because a step is written
-        every few pages, and must not raise, because an exception ends the job's writing.
+        every few pages. It must not raise an exception, because the job would then stop writing.
         """
         self._hooks.append(hook)
 
     def unspill(self, order: int) -> None:
-        """Remove the spilled items of a request that will be sent again, with the next step. Does not wait."""
+        """With the next step, remove the spilled items of a request that will be sent again. Does not wait."""
         self._unspilled.append(order)
 
     decides_seen: bool = False
-    """Whether the result of a step names the seen requests, so that memory need not look up unknown fingerprints."""
+    """Whether the result of a step names the seen requests, so that fingerprints need not be looked up before the step.
+    """
 
     def number_of(self, lane: LaneKey) -> int:
-        """Return a lane's number, which is a hash of its key, so that no table of lanes is needed."""
+        """Return a lane's number. It is a hash of the lane's key, so no table of lanes is needed."""
         return hash_of(lane)
 
     def held_number(self, lane: LaneKey) -> int:
-        """Return the number of the lane in which a lane's requests are held."""
+        """Return the number of the lane that stores a lane's held requests."""
         return HELD
 
     def is_here(self, number: int) -> bool:
-        """Return whether the lane with this number is in a part of this session. Always true without other sessions."""
+        """Return whether the lane with this number is in a part of this session. Always true for a job in a directory.
+        """
         return True
 
     def orders_after(self, last: int) -> Callable[[], int]:
-        """Return a function that returns increasing arrival orders. ``last`` is the largest stored one."""
+        """Return a function that returns increasing arrival orders. ``last`` is the largest stored arrival order."""
         return count(last + 1).__next__
 
     def follow(self, follower: JobFrontier) -> None:
-        """Pass changes of a shared job to ``follower`` before other receivers, and pass pending changes now."""
+        """Pass the changes of a shared job to ``follower`` before the engine reads them, and pass the earlier changes
+        now.
+        """
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step. It is on disk when this returns. A checkpoint.
 
-        Cancelling takes effect before the step is submitted. After that the step is carried out, unless the store is
-        away.
+        A cancellation takes effect only before the step is submitted, or while the store is unreachable. Otherwise the
+        step is carried out.
 
         Args:
             step: The changes to write.
-            applied: Updates memory with the result, in the order of the steps and before any other task runs.
+            applied: Updates memory with the result. It is called in the order of the steps, before any other task runs.
 
         Returns:
             The value of ``applied``.
@@ -521,7 +538,7 @@ class Job:
         raise NotImplementedError
 
     async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
-        """Read the first records of lanes, each given by its number and a limit, in order with the steps.
+        """Read the first records of lanes, in order with the steps. Each lane is passed as its number and a limit.
 
         Raises:
             JobError: If the store can't be read.
@@ -551,9 +568,9 @@ class Job:
         """Read the initial state of a frontier. A checkpoint.
 
         Args:
-            max_marks: Maximum number of fingerprints. If there are more, none are read.
-            now: Seconds since the epoch. If the clock was set back after a request was held, its wait is limited to the
-                wait that it had when it was stored.
+            max_marks: Maximum number of fingerprints to read. If there are more, none are read.
+            now: The wall time, in seconds since the epoch. If the clock was set back while a request was held, the
+                request waits at most as long as its remaining wait was when it was stored.
 
         Raises:
             JobError: If the store can't be read.
@@ -561,7 +578,7 @@ class Job:
         raise NotImplementedError
 
     async def commit(self) -> None:
-        """Write everything kept so far. It is in the store when this returns. A checkpoint.
+        """Write all values kept so far. They are in the store when this returns. A checkpoint.
 
         Raises:
             JobError: If it can't be written.
@@ -569,7 +586,7 @@ class Job:
         await self.apply(Step(), as_is)
 
     async def sync(self) -> None:
-        """Write everything kept so far to the disk itself, so that it survives a power cut. A checkpoint.
+        """Write all values kept so far to the disk itself, so that they survive a power cut. A checkpoint.
 
         Raises:
             JobError: If it can't be written.
@@ -577,7 +594,7 @@ class Job:
         await self.commit()
 
     async def give(self, items: Sequence[bytes]) -> None:
-        """Put items of ``start()``, which belong to no request, into the outbox. They are stored when this returns.
+        """Put items of ``start()`` into the outbox. They belong to no request, and are stored when this returns.
 
         Raises:
             JobError: If they can't be written.
@@ -597,7 +614,7 @@ class Job:
         return found
 
     def outbox_done(self, position: int) -> None:
-        """Forget the items up to ``position``, which are written, with the next step. Does not wait.
+        """With the next step, forget the items up to ``position``, which the feeds have written. Does not wait.
 
         Raises:
             ValueError: If no such item exists yet, or if a later position was passed before.
@@ -631,5 +648,5 @@ class Job:
 
 
 def as_is(answer: T) -> T:
-    """Return the store's response unchanged, if memory needs no update."""
+    """Return the store's response unchanged. For steps that need no update of memory."""
     return answer

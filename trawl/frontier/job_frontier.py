@@ -1,15 +1,15 @@
-"""The frontier of a job: all requests are in the job's store, and memory holds the few that a decision needs.
+"""The frontier of a job. The job's store has all requests, and memory has the few that the next decisions need.
 
-Leases are not stored: a request stays in the store until it is acknowledged, and every request in it is pending when a
-job is opened. So leasing writes nothing, and a request whose process ended during the lease is pending again
-automatically. The number of leases and the time of the oldest are saved for :mod:`trawl.frontier.inspect`.
+Leases are not stored. A request stays in the store until it is acknowledged, and when a job is opened, every request in
+the store is pending. So leasing writes nothing. If a process ends while it has leased a request, the request is pending
+again. The number of leases and the time of the oldest lease are saved for :mod:`trawl.frontier.inspect`.
 
-One step holds all data that a crawl must not lose: a request's end, the requests that it yielded with their
-fingerprints, and its items.
+One step stores all results of a request, because a crawl must not lose them: the end of the request, its items, and the
+requests that it yielded with their fingerprints.
 
-Imported only when a job is opened, because a crawl without a job keeps its requests in memory.
+This module is imported only when a job is opened, because a crawl without a job does not need it.
 
-Length: each call changes the store and then memory, and so do the changes of other sessions, all in one order.
+Length: all methods change the store and then the same data in memory, and so do the changes of other sessions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from trawl.http import Request
 __all__ = ["JobFrontier", "open_frontier"]
 
 _LANES_AT_ONCE = 16
-"""Lanes of held requests that one read covers."""
+"""Maximum number of lanes of held requests in one read."""
 
 
 _NONE_STORED = PushResult(())
@@ -122,7 +122,7 @@ class JobFrontier:
             wanted = min(limit, cache.pending)
             if cache.ready(wanted):
                 return self._take(cache, wanted)
-            # Another task may lease the records that this reads, so check again.
+            # Another task may lease these records first, so check again.
             await self.caches.read(cache, wanted)
         return []
 
@@ -146,7 +146,7 @@ class JobFrontier:
         known = self._leased.get(order)
         if known is None:
             raise ValueError(f"{lease!r} is not leased")
-        # On most pages, every link was seen before.
+        # On most pages every link was seen before, so there are no outputs.
         rows, marks = self._rows(outputs, self._sign) if outputs else ((), ())
         failed = None if failure is None else (_text(failure), self._now_epoch())
         is_spilled = self._spilled.pop(order, 0) > 0
@@ -163,7 +163,7 @@ class JobFrontier:
             del self._job.storing[order]
 
     async def replace(self, lease: Record, record: Record) -> bool:
-        """Replace a leased record with ``record``, which is leased at once. A checkpoint.
+        """Replace a leased record with ``record``, which is leased immediately. A checkpoint.
 
         Raises:
             ValueError: If ``lease`` is not leased, or ``record`` can't be stored.
@@ -206,7 +206,7 @@ class JobFrontier:
             cache, _, place = known
             if self._spilled.pop(lease.order, 0):
                 self._job.unspill(lease.order)
-            # After a failure nothing can be moved in the store. Memory is used until the crawl ends.
+            # After a failure the store can't be written, so keep the record in memory until the crawl ends.
             if lease.not_before > now and self._job.failure is None:
                 later.append((place, (self._job.held_number(lease.lane), self._wall_time(lease), 0.0)))
                 continue
@@ -234,7 +234,7 @@ class JobFrontier:
             JobError: If the store can't be read, or a record in it can't be used.
         """
         wall = int(self._wall.to_epoch(now) * 1e6)
-        # The records in other lanes stay due, so that this is called again at once.
+        # Records in the remaining lanes stay due, so the caller calls this again immediately.
         due_of = [number for number, held in self._held.items() if held.due <= wall][:_LANES_AT_ONCE]
         found = await self._job.read_due(due_of, wall)
         read_at = trio.current_time()
@@ -255,7 +255,7 @@ class JobFrontier:
         """Move records out of the lanes in which they were held."""
         for number, record in zip(from_lanes, records, strict=True):
             held = self._held.get(number)
-            if held is not None:  # else its part was released during the step
+            if held is not None:  # None if its part was released during the step
                 self._held[number] = attrs.evolve(held, count=held.count - 1)
                 self.caches.place(self._cache_of(record.lane), _key(record), record)
         for number, first in due.items():
@@ -283,7 +283,8 @@ class JobFrontier:
         return 0 if cache is None else cache.pending
 
     def lane_of(self, request: Request) -> LaneKey | None:
-        """Return the lane in which this very request is cached; None if it is not, even if the store has it."""
+        """Return the lane in which this request object is cached; None if it is not cached, even if the store has it.
+        """
         for lane, cache in self.caches.by_lane.items():
             if any(isinstance(held, Record) and held.request is request for _, held in cache.at_hand):
                 return lane
@@ -300,10 +301,10 @@ class JobFrontier:
         if self._job.failure is None:
             await self._job.commit()
 
-    # Called by the job: gained() always, the others only if the job is shared.
+    # The job calls the methods below. It calls gained() always, and the others only if it is shared.
 
     def gained(self, lanes: Sequence[tuple[int, Row]], held: Sequence[HeldLane]) -> list[LaneKey]:
-        """Add lanes left by earlier processes or other sessions, and return their keys."""
+        """Add lanes of earlier processes or other sessions, and return their keys."""
         found = []
         now = trio.current_time()
         for pending, (order, number, priority, share, blob) in lanes:
@@ -344,7 +345,9 @@ class JobFrontier:
         return {part_in(cache.number) for cache in self.caches.by_lane.values() if cache.leased}
 
     def parts_released(self, parts: Collection[int]) -> int:
-        """Forget the lanes of parts without leased requests, and return the number of requests pending in them."""
+        """Forget all lanes of ``parts``, which have no leased requests, and return the number of their pending
+        requests.
+        """
         pending = 0
         for cache in [cache for cache in self.caches.by_lane.values() if part_in(cache.number) in parts]:
             pending += cache.pending
@@ -379,7 +382,7 @@ class JobFrontier:
             lane = record.lane
             cache = self.caches.by_lane.get(lane)
             number = self._job.number_of(lane) if cache is None else cache.number
-            # A record that replaces a leased one is leased too, and waits for its time in the scheduler.
+            # A record that replaces a leased record is leased too, and the scheduler waits for its earliest time.
             if record.not_before > now and not (is_leased and self._job.is_here(number)):
                 rows.append((record.order, self._job.held_number(lane), self._wall_time(record), 0.0, blob))
             else:
@@ -425,7 +428,7 @@ class JobFrontier:
         return wall_time(self._wall.to_epoch(record.not_before))
 
     def _instant(self, until: int) -> float:
-        """Return the event loop time at which a record held until a wall time is surely due."""
+        """Return the event loop time at which a record that is held until a wall time is certainly due."""
         return self._wall.from_epoch((until + 1) / 1e6)
 
     def _ended(self, order: int) -> None:
@@ -472,7 +475,7 @@ class JobFrontier:
     async def _ask(
         self, asked: Sequence[bytes], answers: Sequence[bool | None], fingerprints: Sequence[bytes]
     ) -> set[bytes]:
-        """Return the fingerprints of ``asked`` that the store has. All others are claimed now."""
+        """Return the fingerprints of ``asked`` that the store has. All other fingerprints are claimed now."""
 
         def applied(stored: set[bytes]) -> set[bytes]:
             for mark in asked:
@@ -504,14 +507,14 @@ class JobFrontier:
 async def open_frontier(
     job: Job, spider: object, wall: WallClock, *, depth_first: bool = False, bounds: Bounds | None = None
 ) -> JobFrontier:
-    """Open the frontier of a job with all requests that earlier processes left, leased or not. A checkpoint.
+    """Open the frontier of a job. It contains all requests of earlier processes, leased or not. A checkpoint.
 
     Args:
         job: The job. It stays open when the frontier is closed.
         spider: The spider whose methods are the callbacks.
-        wall: The wall clock, for times that outlive the process.
-        depth_first: Whether the newest of equal records goes first, instead of the oldest.
-        bounds: Limits of the memory used; at most about 50 MB if None.
+        wall: The wall clock, for times that later processes read.
+        depth_first: Whether the newest of several records with equal priority goes first, instead of the oldest.
+        bounds: Limits of the memory used; None for the default limits, which use at most about 50 MB.
 
     Raises:
         JobError: If the store can't be read, or a stored record can't be used because the spider no longer has its

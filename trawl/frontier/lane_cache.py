@@ -1,15 +1,16 @@
-"""The part of a job's store in memory: its lanes, with counts, best keys and a few records, and fingerprints.
+"""The part of a job's store that is in memory: lanes with their counts, best keys and some records, and fingerprints.
 
-All pending records are in the store. For each lane that is not empty, memory holds a count, the key of the best record
-that is not in memory, and a few records, which can be dropped at any time. So memory grows with the number of lanes
-(about 0.6 kB each), not with the number of records. More records are read when a decision needs them.
+All pending records are in the store. For each lane that is not empty, memory has the number of records, a few of the
+records, and the key of the best other record. The records in memory can be dropped at any time. So memory grows with
+the number of lanes (about 0.6 kB each), not with the number of records. The frontier reads more records when a decision
+needs them.
 
 A claimed fingerprint is in memory until it is stored together with its request. The most recently used fingerprints are
-also in memory, in two generations. When the younger generation is full, it replaces the older. So a crawl of common
-size never looks up a fingerprint in the store, and a large crawl only looks up fingerprints that it has not seen for a
-while.
+also in memory, in two generations. When the younger generation is full, it replaces the older generation. So an average
+crawl never looks up a fingerprint in the store, and a large crawl only looks up fingerprints that it has not seen
+recently.
 
-Only ``trawl.frontier.job_frontier`` imports this module. Together they would be too long.
+Only ``trawl.frontier.job_frontier`` imports this module. The two are separate, because one module would be too long.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Bounds:
 
     Attributes:
         at_hand: Maximum number of records of one lane, not counting leased records.
-        in_all: Maximum number of records of all lanes together. The least recently used lanes drop theirs first.
+        in_all: Maximum number of records of all lanes together. Above it, the least recently used lane drops its
+            records first.
         marks: Number of fingerprints in each of two generations. 131,072 fingerprints take about 12 MB.
     """
 
@@ -54,8 +56,8 @@ class DupeFilter:
         known: All stored fingerprints; None if there are too many to remember.
         count: Number of stored fingerprints.
         generation: Number of fingerprints in a generation.
-        asks: Whether the caller looks up unknown fingerprints in the store. If not, they count as new, and the step
-            that stores their requests decides.
+        asks: Whether the caller looks up unknown fingerprints in the store. If False, an unknown fingerprint counts as
+            new, and the step that stores the request decides whether it is.
 
     Attributes:
         count: Number of fingerprints ever claimed, including stored ones.
@@ -73,7 +75,7 @@ class DupeFilter:
         self.count: int = count
 
     def claim_many(self, fingerprints: Iterable[bytes]) -> list[bool | None]:
-        """Claim fingerprints, and return for each whether it is new; None if unknown until :meth:`settle` is called."""
+        """Claim fingerprints, and return for each whether it is new; None if :meth:`settle` must decide that later."""
         claimed, young, old = self._claimed, self._young, self._old
         answers: list[bool | None] = []
         for fingerprint in fingerprints:
@@ -102,13 +104,13 @@ class DupeFilter:
             self.count -= 1
 
     def stored(self, fingerprint: bytes) -> None:
-        """Record that its request is stored, together with the claim."""
+        """Record that the request with this fingerprint is stored."""
         self._claimed.discard(fingerprint)
         self._remember(fingerprint)
 
     def _remember(self, fingerprint: bytes) -> None:
         if len(self._young) >= self._generation:
-            # This forgets the older generation, so memory no longer knows all fingerprints.
+            # This forgets the older generation, so memory no longer has all fingerprints.
             self._is_complete &= not self._old or not self._asks
             self._old, self._young = self._young, set()
         self._young.add(fingerprint)
@@ -162,14 +164,14 @@ class LaneCaches:
     """All lanes with pending or leased records.
 
     Args:
-        job: The job from which to read records. It still contains leased records, which are skipped.
+        job: The job from which to read records. Its store still contains leased records, which are skipped.
         leased: Arrival orders of the leased records.
         bounds: Limits of the records in memory.
 
     Attributes:
         by_lane: The lanes, in arrival order.
         at_hand: Number of records in memory in all lanes.
-        unread: Lanes of an earlier process that were not read yet, in their order.
+        unread: Lanes of an earlier process that were not read yet, in arrival order.
     """
 
     __slots__ = ("_at_hand", "_in_all", "_job", "_leased", "_used", "at_hand", "by_lane", "unread")
@@ -182,10 +184,11 @@ class LaneCaches:
         self.by_lane: dict[LaneKey, LaneCache] = {}
         self.at_hand: int = 0
         self.unread: dict[LaneKey, None] = {}
-        self._used: OrderedDict[LaneCache, None] = OrderedDict()  # lanes with cached records, least recently used first
+        # Lanes with cached records, least recently used first.
+        self._used: OrderedDict[LaneCache, None] = OrderedDict()
 
     def place(self, cache: LaneCache, key: SortKey, record: Record | bytes) -> None:
-        """Count one more pending record, and cache it if it is among the best and the lane has a free place."""
+        """Count one more pending record, and cache it if no better record is uncached and the lane has a free place."""
         cache.pending += 1
         if cache.beyond is None or key < cache.beyond:
             if len(cache.at_hand) < self._at_hand:
@@ -211,7 +214,7 @@ class LaneCaches:
     async def read(self, cache: LaneCache, wanted: int) -> None:
         """Read the ``wanted`` best records of a lane, and a few more, into memory. A checkpoint.
 
-        Other tasks may have leased the records by then, so check again.
+        When this returns, other tasks may have leased the records, so the caller must check again.
 
         Raises:
             JobError: If the store can't be read.
@@ -222,7 +225,7 @@ class LaneCaches:
             return
         ahead = max(1, min(self._at_hand, self._in_all // max(1, len(self.by_lane))))
         caches = [cache, *self._others(cache)]
-        limits = [ahead + each.leased + 1 for each in caches]  # one more, to find where the uncached ones start
+        limits = [ahead + each.leased + 1 for each in caches]  # one more, to find the first uncached record
         limits[0] += wanted
         for each in caches:
             each.reading = trio.Event()
@@ -254,11 +257,11 @@ class LaneCaches:
         del self.by_lane[cache.lane]
 
     def _is_known(self, cache: LaneCache) -> bool:
-        """Return whether a lane has not been forgotten during the read."""
+        """Return whether a lane was not forgotten during the read."""
         return self.by_lane.get(cache.lane) is cache
 
     def _others(self, cache: LaneCache) -> list[LaneCache]:
-        """Return further lanes to read, because a crawl that resumes will need all of them, in their order."""
+        """Return further lanes to read, in arrival order, because a resumed crawl will need all of them."""
         others: list[LaneCache] = []
         self.unread.pop(cache.lane, None)
         while self.unread and len(others) < LANES_AT_ONCE:
@@ -270,7 +273,7 @@ class LaneCaches:
         return others
 
     def _refill(self, cache: LaneCache, rows: list[Row], *, are_all: bool) -> None:
-        """Cache the best rows of a lane. Records in memory stay the same objects."""
+        """Cache the best rows of a lane. If a record is in memory already, its object is kept."""
         known = {key: record for key, record in cache.at_hand if isinstance(record, Record)}
         held: list[CachedRecord] = []
         for order, _, priority, share, blob in rows:
@@ -280,7 +283,7 @@ class LaneCaches:
         self._drop(cache)
         cache.beyond = None
         if not are_all:
-            # If all read records are leased, the pending ones start after the last.
+            # If all records that were read are leased, the pending records start after the last of them.
             last = rows[-1]
             cache.beyond = held.pop()[0] if held else (last[2], last[3], last[0])
         for key, record in held:

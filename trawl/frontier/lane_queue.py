@@ -1,10 +1,10 @@
-"""The content of a frontier in memory: the records of each lane, packed if there are many, and the fingerprints.
+"""The content of a frontier in memory: fingerprints, and the records of each lane, which are packed if there are many.
 
-Nearly all records of a lane have the same priority and arrive in order. They are in a list, which takes eight bytes for
-each and needs no keys. Records with another priority, and records that return to an old place, are in a heap. The best
-record is the better of the two heads.
+Nearly all records of a lane have the same priority and arrive in order. They are in a list, which takes eight bytes per
+record and needs no sort keys. Records with another priority, and records that return to an old place, are in a heap.
+The best record is the first of the list or the first of the heap.
 
-A separate module, because it is compiled. The frontier is not, because users subclass it.
+This is a separate module, because it is compiled. The frontier is not compiled, because users subclass it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trawl.http.request import FINGERPRINT_BYTES, Callback
 __all__ = ["FingerprintSet", "LaneQueue", "RecordEncoder"]
 
 MAX_CALLBACKS = 256
-"""Maximum number of distinct callbacks in packed requests. Records with further callbacks are not packed."""
+"""Maximum number of distinct callbacks in packed requests. Requests with other callbacks are not packed."""
 
 _FUNCTIONS = (FunctionType, MethodType)
 
@@ -30,7 +30,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 _decode = msgspec.msgpack.Decoder().decode
 
-_CUT = 32  # do not cut a list with fewer empty places
+_CUT = 32  # a list with fewer empty places is not shortened
 
 
 class LaneQueue:
@@ -38,8 +38,8 @@ class LaneQueue:
 
     Args:
         record: The first record. Later records share its scopes and lane.
-        packer: Encodes the records that may be packed.
-        newest_first: Whether later records, which have smaller orders, go first.
+        packer: Packs records into bytes.
+        newest_first: Whether later records go first. Their orders are then smaller.
     """
 
     __slots__ = ("_heap", "_last", "_left", "_newest_first", "_packer", "_queue", "_rank", "_scopes", "lane")
@@ -58,7 +58,7 @@ class LaneQueue:
     def add(self, record: Record, *, is_packed: bool = False) -> None:
         """Add a record, as bytes if ``is_packed`` and it can be packed."""
         if record.scopes == self._scopes:
-            # Share one tuple, or each pending request would keep an equal tuple alive.
+            # Use one tuple for all records. Otherwise each pending request would keep its own equal tuple in memory.
             record.scopes = self._scopes
         record.lane = self.lane
         rank = _rank(record)
@@ -106,7 +106,8 @@ class LaneQueue:
         return map(self._record, self._all_held())
 
     def has(self, request: Request) -> bool:
-        """Return whether the lane has this very request, or a packed one with equal values. Searches all records."""
+        """Return whether the lane has this request object, or a packed request with equal values. Searches all records.
+        """
         url = request.url.encode(errors="replace")
         for held in self._all_held():
             if isinstance(held, bytes):
@@ -142,7 +143,7 @@ class LaneQueue:
         if self._newest_first:
             queue.pop()
             return
-        # Drop only the record and keep its place, because moving all later records would cost more.
+        # Remove the record but leave its place empty, because moving all later records would cost more.
         queue[self._left] = None
         self._left += 1
         if self._left == len(queue) or (self._left > _CUT and self._left * 2 > len(queue)):
@@ -162,10 +163,10 @@ def _is_like(one: Request, other: Request) -> bool:
 
 
 class RecordEncoder:
-    """Encodes a record as bytes, which take 200 bytes instead of 450 and are not traversed by the garbage collector.
+    """Encodes a record as bytes. It then takes 200 bytes of memory instead of 450, and the garbage collector skips it.
 
-    Unpacking returns an equal record, but another object. So only a request of the class :class:`Request` that holds
-    nothing but strings, numbers and bytes is packed, because a list in its meta may be shared with other objects.
+    Unpacking returns an equal record, but another object. So a request is packed only if its class is :class:`Request`
+    and all its values are strings, numbers or bytes. For example, other objects may share a list in its meta.
     """
 
     __slots__ = ("_callbacks", "_numbers")
@@ -215,21 +216,24 @@ class RecordEncoder:
 
 
 MAX_IN_SET = 1 << 15
-"""Maximum number of fingerprints in a set. Each is an object of 49 bytes and takes 48 more in the set."""
+"""Maximum number of fingerprints in the set.
+
+Each fingerprint is an object of 49 bytes and takes 48 more bytes in the set.
+"""
 
 BUCKETS = 1 << 15
 """Number of byte strings for all further fingerprints.
 
-A million fingerprints are 30 in each. With ten million, a lookup takes 1 µs.
+With a million fingerprints, each byte string contains 30 of them. With ten million, a lookup takes 1 µs.
 """
 
 
 class FingerprintSet:
     """The set of claimed fingerprints.
 
-    The first ones are in a set, which has the fastest lookup. All further ones are concatenated in buckets of bytes and
-    take about 20 bytes each. The garbage collector visits each object of a set in each full pass (40 ms for a million),
-    but does not traverse bytes.
+    The first fingerprints are in a set, which has the fastest lookup. All further fingerprints are concatenated in
+    buckets of bytes and take about 20 bytes each. In each full pass, the garbage collector visits each object of a set
+    (40 ms for a million objects), but it does not traverse bytes.
     """
 
     __slots__ = ("_buckets", "_count", "_first")
@@ -262,7 +266,7 @@ class FingerprintSet:
         return are_new
 
     def discard(self, marks: Iterable[bytes]) -> None:
-        """Remove ``marks``, ignoring unknown ones."""
+        """Remove ``marks``. Unknown marks are ignored."""
         for mark in marks:
             if mark in self._first:
                 self._first.remove(mark)
@@ -274,7 +278,8 @@ class FingerprintSet:
 
 
 def _place(bucket: bytearray, mark: bytes) -> int:
-    """Return the index of a fingerprint in its bucket, or -1. Ignores matches that span two fingerprints."""
+    """Return the index of a fingerprint in its bucket; -1 if it is missing. Ignores matches that span two fingerprints.
+    """
     place = bucket.find(mark)
     while place % FINGERPRINT_BYTES and place > 0:
         place = bucket.find(mark, place + 1)

@@ -1,12 +1,13 @@
 """The lock of a job, which ends with the process that holds it.
 
-Its file names the owner, followed by the error that prevented the last owner from writing to the job. On a full disk,
-there is no other place for this error: the lock file has a block on the disk from the start, and a message fits into
-it.
+The lock's file contains the id of the owner, followed by the error that prevented the last owner from writing to the
+job. The error is stored here because the disk may be full. The lock file has a block on the disk from the start, and a
+message fits into that block.
 
-filelock would replace only about 15 of these lines: open, ``flock`` and close. The owner's id, the last error and their
-readers would need a second descriptor. filelock also refuses a crawl that starts while a reader holds a shared lock,
-while this lock tries again within microseconds. And it would lock a pipe with the name of the file.
+The library filelock would replace only about 15 of these lines: open, ``flock`` and close. Reading and writing the
+owner's id and the last error would need a second descriptor. If a reader has a shared lock when a crawl starts,
+filelock would refuse the crawl, but this lock tries again within microseconds. If the file is a pipe, filelock would
+lock the pipe.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ from trawl.frontier.own_files import check_file
 __all__ = ["LOCK_NAME", "JobLock", "read_last_error", "read_owner"]
 
 LOCK_NAME = "lock"
-"""Name of the locked file in a job's directory. When no process has the job, the file stays there, unlocked."""
+"""Name of the locked file in a job's directory. If no process is using the job, the file is unlocked, but not removed.
+"""
 
 _PID_BYTES = 20
 _ERROR_BYTES = 400
 _TRIES = 1000
-_AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a link would lead to another file, and a pipe would block
+_AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # do not follow a link, or block on a pipe
 
 
 class JobLock:
-    """Holds the lock on a job's directory until :meth:`release` or the end of the process.
+    """The lock on a job's directory, held until :meth:`release` or the end of the process.
 
-    It uses ``flock``. The kernel releases the lock when the last descriptor of the open file is closed, so there is
-    nothing to clean up after a kill, and a second attempt in the same process is refused too. Child programs do not
-    inherit the descriptor. A process that is only forked holds the lock together with its parent.
+    It uses ``flock``. The kernel releases the lock when the last descriptor of the open file is closed, so nothing must
+    be removed after a kill. A second attempt in the same process is refused too. Child programs do not inherit the
+    descriptor. A forked process that starts no other program shares the lock with its parent.
 
     Args:
         directory: The job's directory, which must exist.
@@ -79,7 +81,8 @@ class JobLock:
 
     def release(self) -> None:
         """Release the lock. A second call does nothing."""
-        # Don't remove the file. A process that has just opened it would lock a file that no other process finds.
+        # Don't remove the file. Another process may have just opened it, and would then lock a file that no longer has
+        # a name.
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -98,14 +101,14 @@ class JobLock:
             raise JobError(f"job {directory}: {who} is using it; a job is for one process at a time", str(directory))
         try:
             self.last_error = _error_in(self._descriptor)
-            # Pad the id, because the error of the last process follows it.
+            # Pad the id to a fixed length, because the error of the last process follows it.
             os.pwrite(self._descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode(), 0)
         except OSError as error:
             raise job_error(directory, error) from error
 
 
 def _is_locked_by(descriptor: int) -> bool:
-    """Lock the file, or return False if only :func:`read_owner` in another process holds it, for microseconds.
+    """Lock the file, and return True; False if :func:`read_owner` in another process has it locked for a moment.
 
     Raises:
         BlockingIOError: If another process has the job.

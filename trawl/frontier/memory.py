@@ -1,6 +1,6 @@
-"""The frontier of a crawl without a job: a queue for each lane and the fingerprints, lost when the process ends.
+"""The frontier of a crawl without a job. Its queues and fingerprints are lost when the process ends.
 
-Only the package imports this module. It is one of the two backends, and loads no database.
+Only the package's ``__init__`` imports this module. It is one of two kinds of frontier, and loads no database.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ With fewer records, the saved memory is not worth the 3 µs that packing a recor
 class MemoryFrontier:
     """Pending requests in memory.
 
-    None of its calls waits, so none is a checkpoint. The caller must have its own checkpoints.
+    Its methods do not wait, so they are not checkpoints. The caller must have its own checkpoints.
 
     Args:
-        depth_first: Whether the newest of equal records goes first, instead of the oldest.
-        packed_from: Number of pending records above which further records are stored as bytes, if that loses nothing.
+        depth_first: Whether the newest of several records with equal priority goes first, instead of the oldest.
+        packed_from: Number of pending records above which further records are stored as bytes, if they can be restored
+            exactly.
     """
 
     __slots__ = ("_held", "_lanes", "_leased", "_next_order", "_packed_from", "_packer", "_pending", "_seen", "_sign")
@@ -78,7 +79,7 @@ class MemoryFrontier:
         return leases
 
     async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
-        """Raise an error, because items go directly to the feeds without a job.
+        """Raise an error, because without a job the items go directly to the feeds.
 
         Raises:
             ValueError: Always.
@@ -99,12 +100,15 @@ class MemoryFrontier:
         return await self.push_many(outputs)
 
     async def replace(self, lease: Record, record: Record) -> bool:
-        """Replace a leased record with ``record``, which is leased at once and gets the last place among its equals."""
+        """Replace a leased record with ``record``.
+
+        It is leased immediately, and sorted after records of equal priority.
+        """
         record.order = self._next_order()
         return True
 
     async def release(self, leases: Iterable[Record]) -> None:
-        """Release leases. Each record returns to its old place in its lane, or is held until its time has come."""
+        """Release leases. Each record returns to its old place in its lane, or is held until its earliest time."""
         for lease in leases:
             self._leased -= 1
             self._store(lease)
@@ -121,7 +125,7 @@ class MemoryFrontier:
         return list(lanes)
 
     def held_until(self, request: Request) -> float | None:
-        """Return the event loop time until which this very request is held; None if it is not held."""
+        """Return the event loop time until which this request object is held; None if it is not held."""
         return next((until for until, _, record in self._held if record.request is request), None)
 
     def lanes(self) -> Sequence[LaneKey]:
@@ -138,7 +142,7 @@ class MemoryFrontier:
         return len(self._lanes.get(lane, ()))
 
     def lane_of(self, request: Request) -> LaneKey | None:
-        """Return the lane in which this very request is stored and not leased; None if there is none.
+        """Return the lane in which this request object is pending and not leased; None if there is none.
 
         Packed requests are compared by their values.
         """

@@ -1,4 +1,4 @@
-"""Checks of a job's files before they are opened: each must belong to this user and not lead to another file.
+"""Checks a job's files before they are opened. Each file must belong to this user, and must not be a link.
 
 If a job's file were a link, trawl, SQLite or a server would write to the target of the link.
 """
@@ -28,11 +28,12 @@ def check_file(job: Path, path: Path, *, is_private: bool = True, kind: int = st
     Args:
         job: The job's directory, for messages.
         path: The file or folder.
-        is_private: Whether it must belong to this user, and no other user may write to it.
+        is_private: Whether it must belong to this user, and must not be writable by others.
         kind: The required type, as returned by ``stat.S_IFMT``.
 
     Raises:
-        JobError: If it is a link, has other names, is of another kind or, with ``is_private``, is not private.
+        JobError: If it is a symbolic link, has several hard links or is of another type, or if ``is_private`` is set
+            and it is not private.
     """
     try:
         status = os.lstat(path)
@@ -61,7 +62,7 @@ def check_directory(job: Path) -> None:
 
 
 def close_to_others(directory: Path, *, is_empty: bool) -> None:
-    """Remove other users' permissions from this user's directory if it is empty; otherwise warn if they have any."""
+    """Remove other users' permissions on this user's directory if it is empty. Otherwise warn if they can access it."""
     with suppress(OSError):
         status = directory.stat()
         mode = stat.S_IMODE(status.st_mode)

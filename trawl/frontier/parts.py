@@ -1,10 +1,13 @@
-"""The parts of a job that several processes share: the part of a host, and the events that change a part's owner.
+"""The parts of a job that several processes share.
+
+Maps hosts to parts, and defines the changes that a session receives.
 
 The hosts of a job in a server are divided into *parts*, by registrable domain. A *session* is one process's membership
-in the job. At most one session *owns* a part. Only the owner sends to the hosts of the part, so that its throttle is
-exact for them. A request that another session finds is stored at once and *received* by the owner.
+in the job. At most one session *owns* a part. Only the owner sends to the hosts of the part, so the owner's throttle
+counts every request to them. If another session finds a request for these hosts, it stores the request immediately, and
+the owner *receives* it.
 
-The store hands out parts as sessions join and leave. The engine reads one change after another
+The store assigns parts to sessions when sessions join and leave. The engine reads one change after another
 (:meth:`JobSession.next_change <trawl.frontier.redis.sessions.JobSession.next_change>`)::
 
     parts received     the parts are ours; their lanes and kept values are in memory
@@ -15,8 +18,9 @@ The store hands out parts as sessions join and leave. The engine reads one chang
     start received     this session must read ``start()``
     job finished       no request is pending or in flight and ``start()`` was read; the crawl ends
 
-A lane has a signed 64-bit number. In a server its top ten bits are the lane's part and the others come from a hash of
-the lane's key, so that the lanes of a part are stored next to each other. In a directory all bits come from the hash.
+A lane has a signed 64-bit number. In a directory, all bits come from a hash of the lane's key. In a server, the top ten
+bits are the number of the lane's part and the other bits come from the hash, so that the lanes of a part are stored
+next to each other.
 """
 
 from __future__ import annotations
@@ -60,7 +64,10 @@ PARTS = 1024
 """Number of parts of a job in a server. Each registrable domain is in one part."""
 
 HELD = int.from_bytes(b"held", "big")
-"""Number of the lane of held requests. In a server each part has such a lane, whose number has these low bits."""
+"""Number of the lane of held requests.
+
+In a server, each part has one such lane, and these are the low bits of its number.
+"""
 
 _REST_BITS = 54
 _REST = (1 << _REST_BITS) - 1
@@ -73,7 +80,7 @@ def is_held(number: int) -> bool:
 
 
 def number_in(part: int, rest: int) -> int:
-    """Return the number of a lane from its part and the rest of a hash."""
+    """Return the number of a lane. ``part`` gives its top ten bits, and ``rest`` the other bits."""
     return (part << _REST_BITS | rest & _REST) - _MIDDLE
 
 
@@ -84,7 +91,7 @@ def part_in(number: int) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def part_of(origin: str) -> int:
-    """Return the part of an origin's requests, which is a hash of its :func:`domain_of`."""
+    """Return the part of an origin's requests. It is a hash of the origin's registrable domain."""
     domain = domain_of(_host_of(origin))
     return int.from_bytes(blake2b(domain.encode(errors="backslashreplace"), digest_size=2).digest(), "big") % PARTS
 
@@ -98,9 +105,9 @@ def part_of_lane(lane: LaneKey) -> int:
 def domain_of(host: str) -> str:
     """Return the registrable domain of a host name. An IP address is returned unchanged.
 
-    For example, ``shop.co.uk`` is the registrable domain of ``www.shop.co.uk``. The rules are the public suffixes in
-    the list that tldextract ships, without the private ones. For a top-level domain that is not listed, the last two
-    labels count (publicsuffix.org: the default rule is ``*``).
+    For example, ``shop.co.uk`` is the registrable domain of ``www.shop.co.uk``. The rules are the list of public
+    suffixes that tldextract contains, without the private suffixes. If a top-level domain is not listed, the
+    registrable domain is the last two labels (publicsuffix.org: the default rule is ``*``).
     """
     host = host.lower().rstrip(".")
     try:
@@ -114,7 +121,7 @@ def domain_of(host: str) -> str:
 
 @cache
 def suffixes_digest() -> str:
-    """Return a digest of the list of public suffixes. With another list, hosts would be in other parts."""
+    """Return a digest of the list of public suffixes. With a different list, a host may be in a different part."""
     return blake2b("\n".join(sorted(_suffix_list().tlds)).encode(), digest_size=8).hexdigest()
 
 
@@ -141,8 +148,8 @@ class PartsReceived:
         lanes: Their lanes with pending requests, which the frontier has added.
         pending: Number of requests pending in them, including held requests.
         kept: For each part with kept values, the values of its last owner, by name.
-        unclean: Parts that their owner did not release. The last sends to their hosts are unknown and may have happened
-            until now.
+        unclean: Parts that their last owner did not release. It may have sent requests to their hosts up to the present
+            moment.
     """
 
     parts: Sequence[int]
@@ -188,7 +195,7 @@ class JobFinished:
 
 @attrs.frozen
 class ItemsReceived:
-    """Items of other sessions are in the outbox. Only if this session exports items.
+    """Items of other sessions are in the outbox. Only a session that exports items receives this.
 
     Attributes:
         end: Position of the last item.
@@ -201,18 +208,20 @@ Change: TypeAlias = PartsReceived | PartsRequired | RequestsReceived | ItemsRece
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The state of one session, stored with its renewals (:meth:`JobSession.say`) for processes that look at the job.
+    """The state of one session.
+
+    Its renewals store the state (:meth:`JobSession.say`) for processes that inspect the job.
 
     Attributes:
-        since: Wall time at which it started, in seconds since the epoch.
-        at: Seconds from then to this state.
+        since: Wall time at which the session started, in seconds since the epoch.
+        at: Seconds from the start of the session to this state.
         pages: Number of responses so far.
         items: Number of items so far.
         queued: Number of requests that wait for any reason.
         in_flight: Number of requests in flight.
         errors: Number of errors so far.
-        rate: Pages per second recently.
-        waiting: The most common reasons to wait, each as the number of requests and a message.
+        rate: Recent number of pages per second.
+        waiting: The most common reasons why requests wait. Each has the number of requests and a message.
     """
 
     since: float
