@@ -339,7 +339,9 @@ class Frontier(Protocol):
         ...
 
     def held_until(self, request: Request) -> float | None:
-        """Return the event loop time until which this request object is held; None if unknown or not held. May be slow.
+        """Return the event loop time until which this request object is held; None if unknown or not held.
+
+        May be slow.
         """
         ...
 
@@ -362,9 +364,7 @@ class Frontier(Protocol):
         ...
 
     def lane_of(self, request: Request) -> LaneKey | None:
-        """Return the lane in which this request or an equal one is stored and not leased; None if unknown.
-
-"""
+        """Return the lane in which this request or an equal one is stored and not leased; None if unknown."""
         ...
 
     def statistics(self) -> FrontierStatistics:

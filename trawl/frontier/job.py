@@ -2,9 +2,9 @@
 
 A job is stored in a directory (:mod:`trawl.frontier.sqlite`) or in a server (:mod:`trawl.frontier.redis`). Both modules
 derive from :class:`Job`, and :mod:`trawl.frontier.job_frontier` is the frontier for both. Everything is written in
-*steps* (:class:`Step`). A step is stored completely or not at all. Steps and reads are carried out in the order in
-which they were submitted. The next step also writes the kept values and the positions of the feeds. That costs nothing,
-and these values then match the acknowledgements in the same step.
+*steps* (:class:`Step`). A step is stored completely or not at all. Memory is updated with the results of steps and
+reads in the order in which the store carried them out. The next step also writes the kept values and the positions of
+the feeds. That costs nothing, and these values then match the acknowledgements in the same step.
 
 Several processes may share a job in a server (:mod:`trawl.frontier.parts`). Then the result of a step names the
 requests that were already seen, and the frontier's memory also receives requests from other processes
@@ -213,7 +213,10 @@ class Outbox:
         self._tail_bytes = 0
 
     def added(self, items: Sequence[bytes] | None, end: int) -> None:
-        """Add the items of a step to memory. The last item has the position ``end``; None if the items must be read."""
+        """Add a step's ``items`` to memory, the last one at position ``end``.
+
+        None means that they must be read from the store.
+        """
         if items is None:
             # Spilled items are not in memory, so drop all items, because `after` needs items without gaps.
             self._tail.clear()
@@ -304,9 +307,7 @@ class SessionLease:
         self._apply()
 
     def hold_places(self, until: float) -> None:
-        """Set the time until which this process certainly has its places in shared scopes; infinity if it has no
-        places.
-        """
+        """Set the time until which this process certainly has its places in shared scopes; infinity without places."""
         if until != self._places_until:
             self._places_until = until
             self._apply()
@@ -494,8 +495,7 @@ class Job:
         self._unspilled.append(order)
 
     decides_seen: bool = False
-    """Whether the result of a step names the seen requests, so that fingerprints need not be looked up before the step.
-    """
+    """Whether the result of a step names the seen requests. If True, memory need not look up unknown fingerprints."""
 
     def number_of(self, lane: LaneKey) -> int:
         """Return a lane's number. It is a hash of the lane's key, so no table of lanes is needed."""
@@ -506,7 +506,9 @@ class Job:
         return HELD
 
     def is_here(self, number: int) -> bool:
-        """Return whether the lane with this number is in a part of this session. Always true for a job in a directory.
+        """Return whether the lane with this number is in a part of this session.
+
+        Always true for a job in a directory.
         """
         return True
 
@@ -515,9 +517,7 @@ class Job:
         return count(last + 1).__next__
 
     def follow(self, follower: JobFrontier) -> None:
-        """Pass the changes of a shared job to ``follower`` before the engine reads them, and pass the earlier changes
-        now.
-        """
+        """Pass the changes of a shared job to ``follower`` first, and pass it the earlier changes now."""
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step. It is on disk when this returns. A checkpoint.

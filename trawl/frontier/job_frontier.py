@@ -283,8 +283,7 @@ class JobFrontier:
         return 0 if cache is None else cache.pending
 
     def lane_of(self, request: Request) -> LaneKey | None:
-        """Return the lane in which this request object is cached; None if it is not cached, even if the store has it.
-        """
+        """Return the lane in which this request object is cached; None if it is not in memory."""
         for lane, cache in self.caches.by_lane.items():
             if any(isinstance(held, Record) and held.request is request for _, held in cache.at_hand):
                 return lane
@@ -345,8 +344,9 @@ class JobFrontier:
         return {part_in(cache.number) for cache in self.caches.by_lane.values() if cache.leased}
 
     def parts_released(self, parts: Collection[int]) -> int:
-        """Forget all lanes of ``parts``, which have no leased requests, and return the number of their pending
-        requests.
+        """Forget the lanes of ``parts``, and return the number of their pending requests.
+
+        The caller has checked that they have no leased requests.
         """
         pending = 0
         for cache in [cache for cache in self.caches.by_lane.values() if part_in(cache.number) in parts]:

@@ -2,7 +2,7 @@
 
 Nearly all records of a lane have the same priority and arrive in order. They are in a list, which takes eight bytes per
 record and needs no sort keys. Records with another priority, and records that return to an old place, are in a heap.
-The best record is the first of the list or the first of the heap.
+The best record is the next one of the list or the next one of the heap.
 
 This is a separate module, because it is compiled. The frontier is not compiled, because users subclass it.
 """
@@ -106,7 +106,9 @@ class LaneQueue:
         return map(self._record, self._all_held())
 
     def has(self, request: Request) -> bool:
-        """Return whether the lane has this request object, or a packed request with equal values. Searches all records.
+        """Return whether the lane has this request object, or a packed request with equal values.
+
+        Searches all records.
         """
         url = request.url.encode(errors="replace")
         for held in self._all_held():
@@ -278,7 +280,9 @@ class FingerprintSet:
 
 
 def _place(bucket: bytearray, mark: bytes) -> int:
-    """Return the index of a fingerprint in its bucket; -1 if it is missing. Ignores matches that span two fingerprints.
+    """Return the index of a fingerprint in its bucket; -1 if it is missing.
+
+    Ignores matches that span two fingerprints.
     """
     place = bucket.find(mark)
     while place % FINGERPRINT_BYTES and place > 0:

@@ -24,7 +24,9 @@ from trawl.frontier.own_files import check_file
 __all__ = ["LOCK_NAME", "JobLock", "read_last_error", "read_owner"]
 
 LOCK_NAME = "lock"
-"""Name of the locked file in a job's directory. If no process is using the job, the file is unlocked, but not removed.
+"""Name of the locked file in a job's directory.
+
+If no process is using the job, the file is unlocked, but not removed.
 """
 
 _PID_BYTES = 20

@@ -1,17 +1,18 @@
-"""The stored form of a pending request in a job, in MessagePack and never pickle.
+"""The stored form of a pending request in a job. It is MessagePack, never pickle.
 
-A record is a flat array of plain values. ``meta``, ``cb_kwargs`` and cookies are restored exactly. If a value can't be,
-the request is refused when it is scheduled, with an error that names the value, because a changed object could fail a
-callback days later. MessagePack lacks tuples, sets, dates and a few other types, which are stored as extension types.
+A record is a flat array of plain values. ``meta``, ``cb_kwargs`` and cookies are restored exactly. If a value can't be
+restored exactly, the request is refused when it is scheduled, and the error names the value. Otherwise the callback
+could fail days later, because it would receive a changed object. MessagePack lacks tuples, sets, dates and a few other
+types, so these are stored as extension types.
 
-Callbacks are stored by name. A name is looked up only on the spider and must be one of its methods, so that stored data
-can't call anything else. Reading a record never imports a module.
+Callbacks are stored by name. A name is looked up only on the spider, and must be the name of a method, so that stored
+data can't call any other function. Reading a record never imports a module.
 
-``not_before`` is a time on this process's clock, which has no meaning in another process. It is stored as wall time,
-together with the remaining wait. A record that is read again waits until that wall time, but never longer than that
-wait, even if the machine's clock was changed in between.
+``not_before`` is a time on this process's clock, which has no meaning in another process. So it is stored as wall time,
+together with the remaining wait. When a record is read again, it waits until that wall time, but never longer than the
+stored wait, even if the machine's clock was changed in the meantime.
 
-Length: the values that can be stored and the record that contains them are one format.
+Length: the format of a record includes the format of the values in it.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class CallbackNames:
         """Return the name of the spider's method ``callback``; None for None.
 
         Args:
-            callback: A request's callback or errback.
-            role: Which of the two it is, for the error.
+            callback: The callback or errback of a request.
+            role: ``the callback`` or ``the errback``, for the error.
 
         Raises:
             ValueError: If it is not a method of the spider. The message says how to fix that.
@@ -81,7 +82,7 @@ class CallbackNames:
         """Return the spider's method with this name; None for None.
 
         Raises:
-            LookupError: If the spider has no such method, because it has changed or the name is not a callback's.
+            LookupError: If the spider has no such method, because the spider has changed or the stored name is damaged.
         """
         if name is None:
             return None
@@ -104,7 +105,9 @@ class CallbackNames:
         )
 
     def _candidates(self, callback: Callable[..., Any]) -> Iterator[str]:
-        """Yield possible names: its own name, that name mangled by a class, and names to which it was assigned."""
+        """Yield possible names of a callback: its own name, that name as mangled in a class, and names of class
+        attributes.
+        """
         name = getattr(callback, "__name__", None)
         classes = type(self._spider).__mro__
         if isinstance(name, str):
@@ -120,10 +123,10 @@ def _is_special(name: str) -> bool:
 
 
 MAX_NESTED = 100
-"""Maximum depth of nested containers. A deeper value is treated as containing itself."""
+"""Maximum depth of nested containers. A deeper value is refused, because it may contain itself."""
 
 SHOWN = 60
-"""Number of characters of a long path in an error."""
+"""Maximum number of characters of a path in the error for deep nesting."""
 
 _PLAIN = frozenset({type(None), bool, float, bytes})
 
@@ -154,7 +157,7 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
             f"{path[:SHOWN]}... is nested more than {MAX_NESTED} deep, or contains itself: a job can't store it"
         )
     pack = _PACKERS.get(kind)
-    if pack is None and isinstance(value, str):  # an instance of a subclass of str is restored as str
+    if pack is None and isinstance(value, str):  # restored as str, without its own class
         return _text(str.__str__(value), path)
     if pack is None:
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -166,10 +169,10 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
 
 
 def ext_hook(code: int, payload: memoryview) -> Any:
-    """Decode one of our extension types. This is the ``ext_hook`` of a MessagePack decoder.
+    """Decode one of trawl's extension types. For use as the ``ext_hook`` of a MessagePack decoder.
 
     Raises:
-        ValueError: If it is not one of our types, or is damaged.
+        ValueError: If it is not one of trawl's types, or is damaged.
     """
     build = _BUILDERS.get(code)
     if build is None:
@@ -187,7 +190,7 @@ def _ext(code: int, inner: object) -> msgspec.msgpack.Ext:
 
 
 def _text(value: Any, path: str) -> object:
-    # ASCII is checked quickly, and contains no surrogates.
+    # Check for ASCII first, because that is fast and ASCII contains no surrogates.
     if not value.isascii():
         try:
             value.encode()
@@ -197,7 +200,7 @@ def _text(value: Any, path: str) -> object:
 
 
 def _int(value: Any, path: str, depth: int) -> object:
-    # Use hexadecimal, because by default Python reads at most 4,300 digits of a decimal number.
+    # Use hexadecimal, because by default Python parses at most 4,300 digits of a decimal number.
     return value if value in _INT64 else _ext(_INT, hex(value))
 
 
@@ -231,7 +234,10 @@ def _moment(code: int) -> Callable[[Any, str, int], object]:
 
 
 def _placed(value: Any, fold: int, apart: list[int] | None) -> Any:
-    """Return a time with its offset, stored separately because Python's ISO format loses offsets below a second."""
+    """Return a time with its offset from UTC.
+
+    The offset is stored separately from the time, because Python's ISO format loses offsets below a second.
+    """
     return value.replace(fold=fold, tzinfo=None if apart is None else timezone(timedelta(*apart)))
 
 
@@ -281,15 +287,16 @@ class JobRecord(msgspec.Struct, array_like=True, frozen=True):
         priority: Its priority.
         dont_filter: True if duplicates are wanted.
         depth: Number of links from a start request.
-        scopes: Its throttling scopes and amounts; None if its only scope is the host in :attr:`its_origin`.
+        scopes: Its throttling scopes and amounts; None if its only scope is the host in its origin
+            (:attr:`its_origin`).
         origin: Its origin; None if it can be read from the URL.
-        fingerprint: Its claimed fingerprint.
+        fingerprint: Its claimed fingerprint; None if duplicates are wanted.
         until: Wall time before which it must not be sent, in seconds since the epoch; None if there is none.
-        wait: Remaining seconds until then when it was stored.
+        wait: Seconds from the time of storing until the time in ``until``.
         share: The largest share of a quota that it names.
         amounts: The amounts in the key of its lane.
-        found: Wall time of the first write, in seconds since the epoch; None if unknown.
-        is_diverted: Whether its scopes and origin were set by middleware and differ from its URL.
+        found: Wall time at which the request was found, in seconds since the epoch; None if unknown.
+        is_diverted: Whether middleware has changed its scopes and origin, so that they may not match its URL.
     """
 
     url: str
@@ -326,7 +333,7 @@ class JobRecord(msgspec.Struct, array_like=True, frozen=True):
 
 
 def _place_in(url: str) -> str:
-    """Return the part of a URL that equals most origins: ``//host:port``."""
+    """Return the part ``//host:port`` of a URL, which is also the origin of most requests."""
     return f"//{url.split('/', 3)[2]}" if url.count("/") >= 2 else ""
 
 
@@ -346,12 +353,12 @@ _STORED_NOTES: Mapping[str, str] = {
     "_bypasses_cache": "bypasses_cache",
     "_vouched": "vouched",
 }
-"""Keys of the stored meta that contain a request's notes, and the notes' names."""
+"""Keys under which the stored meta contains a request's notes, and the name of the note for each key."""
 
 _PROXY_NOTE = "_proxy_is_chosen"
-"""Key of the stored meta if the crawl chose its ``proxy``.
+"""Key that the stored meta has if the crawl chose its ``proxy``.
 
-The value is ``_UNSENT`` if nothing was sent through it yet.
+The value is ``_UNSENT`` if the request was not sent through this proxy yet.
 """
 
 _UNSENT = "unsent"
@@ -375,7 +382,10 @@ def stored_meta(meta: Mapping[Any, Any] | None, notes: RequestNotes) -> Mapping[
 
 @lru_cache(maxsize=_NOTES)
 def _entries_of(notes: RequestNotes) -> Mapping[str, Any]:
-    """Return the entries of a stored meta for notes. Cached, because the links of one page have equal notes."""
+    """Return the entries of a stored meta for notes.
+
+    They are cached, because the links of one page have equal notes.
+    """
     told = {key: getattr(notes, name) for key, name in _STORED_NOTES.items()}
     return {key: value for key, value in told.items() if value != getattr(NO_NOTES, _STORED_NOTES[key])}
 
@@ -438,7 +448,7 @@ def requeued_row(order: int, lane: int, stored: JobRecord, now: float) -> tuple[
 
 @lru_cache(maxsize=_FIELDS)
 def _headers_of(fields: tuple[tuple[str, ...], ...]) -> SharedHeaders:
-    """Return the checked headers of a request. Cached, because the links of one page have equal headers."""
+    """Return the checked headers of a request. They are cached, because the links of one page have equal headers."""
     return SharedHeaders({name: values for name, *values in fields})
 
 
@@ -447,7 +457,7 @@ def _portion(amount: float | None) -> float | None:
 
 
 class RecordFormat:
-    """The format of the records in one spider's job. Encodes and decodes them.
+    """Encodes and decodes the records in the job of one spider.
 
     Args:
         spider: The spider whose methods are the callbacks.
@@ -467,8 +477,8 @@ class RecordFormat:
             ValueError: If a part of it can't be stored. The message names the part and the fix.
         """
         request = record.request
-        # FormRequest and JsonRequest are stored as URL, headers and body. Another class may have attributes that would
-        # be lost.
+        # A FormRequest or JsonRequest is stored as its URL, headers and body. Attributes of other classes would be
+        # lost, so refuse them.
         if type(request) is not Request and not type(request).__module__.startswith("trawl.http."):
             raise ValueError(f"a {type(request).__name__} can't be stored in a job: use one of trawl's request classes")
         if not _LEAST <= request.priority <= -_LEAST:
@@ -499,7 +509,7 @@ class RecordFormat:
                 None if origin == _place_in(url) else origin,
                 record.fingerprint,
                 until,
-                wait or 0,  # a small integer takes one byte, a float nine
+                wait or 0,  # the integer 0 takes one byte, and a float nine
                 record.share or 0,
                 tuple([_portion(amount) for amount in record.amounts]),
                 self._wall.to_epoch(now if record.found_at is None else record.found_at),
@@ -533,7 +543,7 @@ class RecordFormat:
         set_notes(request, notes)
         not_before = 0.0
         if stored.until is not None:
-            # The clock may have been set back since then, so limit the wait to the wait when it was stored.
+            # The clock may have been set back since the record was stored, so limit the wait to the stored wait.
             not_before = min(self._wall.from_epoch(stored.until), now + stored.wait)
         record = Record(
             request,
@@ -545,6 +555,6 @@ class RecordFormat:
             stored.amounts,
             is_diverted=stored.is_diverted,
         )
-        if stored.found is not None:  # the time between two runs does not count
+        if stored.found is not None:  # a request does not age between two runs
             record.found_at = min(now, max(self._wall.from_epoch(stored.found), self._wall.anchor_at))
         return record

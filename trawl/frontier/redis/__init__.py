@@ -1,6 +1,6 @@
 """Jobs in a Redis or Valkey server: ``--job redis://host/NAME``.
 
-Several processes may work on a job: each owns parts of its hosts (:mod:`trawl.frontier.parts`).
+Several processes may work on a job. Each process owns some of the job's hosts (:mod:`trawl.frontier.parts`).
 """
 
 from trawl.frontier.redis.client import Address

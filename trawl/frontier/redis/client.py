@@ -1,7 +1,7 @@
 """The connection to a server through coredis. Only this module imports coredis and maps its errors.
 
-By default, coredis repeats commands after a lost connection. Here it never does, because the owner of a step repeats it
-under its number, and the server reports whether the step was applied before.
+By default, coredis repeats commands after a lost connection. This module disables that, because the job itself sends a
+step again, under the same number, and the server reports whether the step was applied before.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = [
 ]
 
 _AWAY = re.compile(r"\b(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS)\b")
-"""Words in errors of a server that will accept the command later.
+"""Words in the error messages of a server that may accept the command later.
 
-They start the message, or follow inside it if a script failed.
+They are at the start of the message, or inside the message if a script failed.
 """
 
 _HINTS = {
     r"NOPERM|permission|can't run this command|can't access": "grant its user the rights in the docs' `Many machines`",
     r"wrong kind of value": "another program has written one of the job's keys: delete that key, or rename the job",
 }
-"""What to do if a server refuses with these words."""
+"""The fix for a refusal whose message matches the pattern."""
 
 CONNECT_SECONDS = 5.0
 ROUND_SECONDS = 5.0
@@ -50,7 +50,7 @@ ROUND_SECONDS = 5.0
 
 
 class StoreConnectionError(Exception):
-    """The server does not respond, or can't now. It is unknown whether it has run the commands."""
+    """Raised if the server does not respond, or can't run commands now. It may have run the commands."""
 
 
 Call: TypeAlias = "tuple[str, Sequence[str], Sequence[bytes | str | int]]"
@@ -65,7 +65,7 @@ class Address:
         job: Name of the job.
         shown: The address without user and password, for messages.
         options: Keyword arguments of the client.
-        is_own: Whether the ``trawl`` command has started the server for this job, so that its configuration is known.
+        is_own: Whether the ``trawl`` command has started the server for this job. Its configuration is then known.
     """
 
     job: str
@@ -79,8 +79,8 @@ class Address:
 
         Forms: ``redis://[user:password@]host[:port]/JOB``, ``rediss://`` or ``redis+unix://[...]/path/to/socket?job=JOB``.
 
-        For a socket, ``&own=1`` marks a server that was started for this job, and ``&shown=DIR`` is the job's directory
-        for messages.
+        For a socket, ``&own=1`` means that the server was started for this job, and ``&shown=DIR`` is the job's
+        directory, for messages.
 
         Raises:
             UsageError: If it is not such an address. The message omits the password.
@@ -129,7 +129,7 @@ class Address:
 
 
 Connect: TypeAlias = "Callable[[Address], AbstractAsyncContextManager[StoreServer]]"
-"""Makes a connection to the server of a job."""
+"""Returns a context manager that holds a connection to the server of a job."""
 
 
 def _printable(name: str) -> str:
@@ -158,22 +158,23 @@ class StoreServer:
 
         try:
             return await self._run(calls, replicas)
-        except errors.NoScriptError:  # the server was restarted or replaced
+        except errors.NoScriptError:  # the server lost the scripts, because it was restarted or replaced
             await self._load()
         try:
             return await self._run(calls, replicas)
-        except errors.NoScriptError as error:  # it was replaced between the two calls
+        except errors.NoScriptError as error:  # the server was replaced between the two calls
             raise StoreConnectionError("it has lost the scripts that were just loaded") from error
 
     async def _run(self, calls: Sequence[Call], replicas: int) -> list[Any]:
         with _mapped(self._address):
             with trio.fail_after(ROUND_SECONDS):
-                # Use the connection directly, because a command of the client would cost twice as much, and a pipeline
-                # even more.
+                # Use the connection directly, because the client's own commands take twice as long, and its pipelines
+                # take even longer.
                 async with self._client.connection_pool.acquire() as connection:
                     ask = partial(connection.create_request, disconnect_on_cancellation=True)
                     asked = [ask(b"EVALSHA", scripts()[name][0], len(keys), *keys, *args) for name, keys, args in calls]
-                    # Half of the timeout, in milliseconds, so that the response arrives before the timeout.
+                    # Let the server wait for half of our timeout, in milliseconds, so that its response arrives in
+                    # time.
                     confirmed = ask(b"WAIT", replicas, int(ROUND_SECONDS * 500)) if replicas else None
                 answers = [await each for each in asked]
                 if confirmed is not None and int(await confirmed) < replicas:
@@ -181,12 +182,14 @@ class StoreServer:
                 return answers
 
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
-        """Return the entries of a stream after one entry, waiting at most ``seconds`` for the first. A checkpoint.
+        """Return the entries of a stream after the entry ``after``. Wait at most ``seconds`` for the first.
 
-        With 0 seconds it does not wait.
+        A checkpoint.
+
+        With 0 seconds, it does not wait.
 
         Returns:
-            The id of each entry, and its values by name.
+            The id of each entry, and the entry's values by name.
 
         Raises:
             StoreConnectionError: If the server does not respond.
@@ -199,7 +202,7 @@ class StoreServer:
         return [(text_of(entry.identifier), entry.field_values) for entry in entries]
 
     async def facts(self) -> Mapping[str, str]:
-        """Return the server's facts about itself and its configuration. A checkpoint.
+        """Return the information that the server reports about itself, and its configuration. A checkpoint.
 
         Raises:
             StoreConnectionError: If it does not respond.
@@ -211,7 +214,7 @@ class StoreServer:
                 facts = {str(key): str(value) for key, value in (await self._client.info()).items()}
                 try:
                     found = await self._client.config_get(["*"])
-                except (errors.ResponseError, errors.AuthorizationError):  # managed servers hide it
+                except (errors.ResponseError, errors.AuthorizationError):  # managed servers hide their configuration
                     found = {}
         for key, value in found.items():
             facts[f"config.{text_of(key)}"] = text_of(value)
@@ -226,7 +229,7 @@ class StoreServer:
 
 @contextmanager
 def _mapped(address: Address) -> Generator[None, None, None]:
-    """Map errors of coredis and of the system."""
+    """Convert errors of coredis and of the system to trawl's errors."""
     import coredis.exceptions as errors  # noqa: PLC0415
 
     try:
@@ -236,7 +239,7 @@ def _mapped(address: Address) -> Generator[None, None, None]:
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         if isinstance(error, StoreConnectionError | TrawlError) and error is not raised:
-            # Raise it without the group of the client's nursery, so that callers recognize it.
+            # Raise the error itself, not the exception group of the client's nursery, so that callers can catch it.
             raise error from error.__cause__
         if isinstance(error, StoreConnectionError | errors.NoScriptError):
             raise
@@ -254,8 +257,8 @@ def _mapped(address: Address) -> Generator[None, None, None]:
         if isinstance(error, lost) and not is_refusal:
             raise StoreConnectionError(words if tls is None else f"{words} (TLS: {tls.reason or tls})") from error
         if isinstance(error, errors.RedisError):
-            # coredis strips the error code from these messages. UnblockedError means that the server became a replica
-            # during a blocking call.
+            # Check the class too, because coredis removes the error code from the messages of these errors.
+            # UnblockedError means that the server became a replica during a blocking call.
             later = errors.ReadOnlyError | errors.UnblockedError | errors.ClusterDownError | errors.TryAgainError
             if isinstance(error, later) or _AWAY.search(words):
                 raise StoreConnectionError(words) from error
@@ -264,7 +267,7 @@ def _mapped(address: Address) -> Generator[None, None, None]:
 
 
 def _tls_error(error: BaseException) -> ssl.SSLError | None:
-    """Return the TLS error that caused an error; None if none did."""
+    """Return the TLS error that caused ``error``; None if there is none."""
     found: BaseException | None = error
     for _ in range(10):
         if found is None or isinstance(found, ssl.SSLError):
@@ -274,7 +277,7 @@ def _tls_error(error: BaseException) -> ssl.SSLError | None:
 
 
 def refusal_words(words: str) -> str:
-    """Return a server's message of refusal, with the fix if it is known.
+    """Return the message of a server that refused a command, followed by the fix if it is known.
 
     Raises:
         StoreConnectionError: If the server may accept the command later.
@@ -298,7 +301,9 @@ def check_installed() -> None:
 
 @asynccontextmanager
 async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
-    """Hold a connection to a server. Enter and leave the block in one task, because the client has a nursery.
+    """Connect to a server for the duration of a block.
+
+    Enter and leave it in one task, because the client has a nursery.
 
     Raises:
         UsageError: If coredis is not installed.
@@ -315,7 +320,7 @@ async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
         verify_version=False,
     )
     theirs = logging.getLogger("coredis")
-    if theirs.level == logging.NOTSET:  # trawl logs once that a server is away
+    if theirs.level == logging.NOTSET:  # trawl itself logs once that a server is unreachable
         theirs.setLevel(logging.WARNING)
     with _mapped(address):
         async with client:

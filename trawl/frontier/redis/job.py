@@ -1,24 +1,25 @@
-"""A job in a server: numbered steps, one round trip at a time, under a lease.
+"""A job in a server. It sends numbered steps, makes one round trip at a time, and owns its hosts under a lease.
 
-Theory of operation. One long task, which :mod:`trawl.frontier.redis.startup` starts, owns the connection. Other tasks
-submit steps and reads and wait. Steps and reads that are submitted during a round trip are sent with the next one, and
-the steps become one step of the session::
+Theory of operation. :mod:`trawl.frontier.redis.startup` starts one task that owns the connection, the *connection
+task*. Other tasks submit steps and reads, and wait for the results. Steps and reads that are submitted during a round
+trip are sent in the next round trip, in which all these steps are combined to one step of the session::
 
     other sessions ◄────── share.lua, when it is due: :mod:`trawl.frontier.redis.sessions`
     reads ────────────────► next, in the same round trip
     steps of many tasks ──► one numbered step ──► apply.lua ──► ok: memory is updated in the order of the steps
 
 Steps are numbered consecutively. If a response is lost, the same step is sent again under the same number, and the
-server applies it only once. If the server has a lower number, it has lost steps, because it was restarted from an older
-state. If the server does not know the session, it has ended the session because its lease expired. In both cases this
-process stops working on the job, and the job continues from the state in the server.
+server applies it only once. If the server's last number is lower than expected, the server was restarted from an older
+state and has lost steps. If the server does not know the session, the session's lease has expired and the server has
+ended the session. In both cases this process stops working on the job, and the job continues from the state in the
+server.
 
-While the server is unreachable, nothing is lost and nothing ends. Steps wait. Requests in flight may finish, but
-nothing is sent once the lease may have expired. The deadline is nine tenths of the lease, counted from before the call
-that renewed it, so this process has no requests in flight when another process may take its parts. When the server is
-back, everything continues.
+While the server is unreachable, no data is lost and the crawl does not end. Steps wait. Requests in flight may finish,
+but nothing is sent when the lease may have expired. The deadline is nine tenths of the lease after the start of the
+call that renewed the lease. So this process has no requests in flight when another process may take over its parts.
+When the server responds again, the crawl continues.
 
-Length: submitting steps and doing the round trips that carry them share one state.
+Length: the methods that submit steps and the methods that send them share one state.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ _LANES_AT_ONCE = 32
 
 
 class _QueueEntry(Generic[T]):
-    """A submitted step or read, and the value that memory derived from the response."""
+    """A submitted step or read, and the result that ``applied`` returned for the response."""
 
     __slots__ = ("applied", "result", "what")
 
@@ -97,19 +98,20 @@ class _QueueEntry(Generic[T]):
 
 
 class _Pipeline:
-    """Steps and reads of one round trip, and the tasks that wait for it: a pipeline in Redis's sense.
+    """The steps and reads of one round trip, and the tasks that wait for it. Redis calls this a pipeline.
 
-    Submitted work is carried out. A cancellation takes effect when the work is done, or once the server is away. A
-    shield and an event for each task would cost more than everything else that is done here for a step.
+    Submitted work is always carried out. If a waiting task is cancelled, the cancellation takes effect when the work is
+    done, or when the server becomes unreachable. A shielded cancel scope and an event for each task would cost more
+    than all other work for a step.
     """
 
     __slots__ = ("_is_away", "_is_done", "_waiting", "calls", "new", "readings", "steps")
 
     def __init__(self) -> None:
         self.steps: list[_QueueEntry[Any]] = []
-        self.new: list[tuple[int, int]] = []  # (step, row) indexes of rows to store only if their marks are new
+        self.new: list[tuple[int, int]] = []  # indexes (step, row) of rows that are stored only if their marks are new
         self.readings: list[_QueueEntry[Any]] = []
-        self.calls: list[Call] | None = None  # set once, because a repetition sends the same calls
+        self.calls: list[Call] | None = None  # set only once, because a repeated round trip sends the same calls
         self._waiting: list[trio.lowlevel.Task] = []
         self._is_away = False
         self._is_done = False
@@ -117,7 +119,9 @@ class _Pipeline:
     async def ended(self) -> None:
         """Wait until the round trip is done or the job has ended. A checkpoint."""
         task = trio.lowlevel.current_task()
-        while not self._is_done:  # when the server goes away, wait again, so that a pending cancel is delivered
+        # If the server becomes unreachable, the task wakes and waits again, so that a pending cancellation is
+        # delivered.
+        while not self._is_done:
             self._waiting.append(task)
             try:
                 await trio.lowlevel.wait_task_rescheduled(self._cancelled)
@@ -131,7 +135,7 @@ class _Pipeline:
         self._wake()
 
     def went_away(self) -> None:
-        """Let cancelled tasks stop waiting."""
+        """Allow cancelled tasks to stop waiting, because the server is unreachable."""
         self._is_away = True
         self._wake()
 
@@ -152,12 +156,12 @@ class RedisJob(Job):
         session: The session that has joined it.
         state: The result of ``state.lua``.
         lease: Length of the session's lease, in seconds.
-        replicas: Number of replicas that must have each step before it counts.
+        replicas: Number of replicas that must confirm each step.
 
     Attributes:
         session: The session.
         keeper: Renews the lease while the event loop is blocked; None in a simulation.
-        serving: The shielded cancel scope of the long task, which closing the job needs even if everything is
+        serving: The shielded cancel scope of the connection task. Closing the job needs this task even if the crawl is
             cancelled.
     """
 
@@ -187,7 +191,7 @@ class RedisJob(Job):
         self._wanted = trio.Event()
         self._failure: JobError | None = None
         live = {text_of(session) for session in state[5][::2]}
-        # Requests of ended sessions are pending again, and will yield their spilled items again.
+        # Spilled items to remove. The requests of ended sessions are pending again, and will yield these items again.
         self._orphans = [each for each in map(text_of, state[7]) if each.partition(" ")[0] not in live]
         self._changed_parts: set[int] = set()
         self._has_started = False
@@ -205,11 +209,11 @@ class RedisJob(Job):
     # Called by the frontier and the feeds.
 
     def number_of(self, lane: LaneKey) -> int:
-        """Return a lane's number, made of its part and the rest of a hash of its key."""
+        """Return a lane's number, which consists of its part and bits of a hash of its key."""
         return number_in(part_of_lane(lane), hash_of(lane))
 
     def held_number(self, lane: LaneKey) -> int:
-        """Return the number of the lane in which the requests of a lane's part are held."""
+        """Return the number of the lane of held requests in a lane's part."""
         return number_in(part_of_lane(lane), HELD)
 
     def is_here(self, number: int) -> bool:
@@ -217,19 +221,22 @@ class RedisJob(Job):
         return part_in(number) in self.session.owned
 
     def orders_after(self, last: int) -> Callable[[], int]:
-        """Return a function that returns arrival orders, made of the time since the job started and the session."""
+        """Return a function that returns arrival orders.
+
+        Each contains the time since the job started, and the session.
+        """
         return self.session.order
 
     def follow(self, follower: JobFrontier) -> None:
-        """Pass changes to ``follower`` from now on, and the changes since the job was opened at once."""
+        """Pass the changes since the job was opened to ``follower`` now, and all later changes when they arrive."""
         self.session.follow(follower)
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step with the next round trip. A checkpoint.
 
         Raises:
-            JobError: If the job belongs to another process now, the server has lost steps, or it is away and this call
-                was cancelled.
+            JobError: If the job belongs to another process now, if the server has lost steps, or if this call is
+                cancelled while the server is unreachable.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
@@ -239,14 +246,14 @@ class RedisJob(Job):
         return given.result
 
     async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
-        """Read the first records of lanes, each given by its number and a limit. A checkpoint."""
+        """Read the first records of lanes, which are passed as numbers and limits. A checkpoint."""
         args: list[bytes | str | int] = []
         for number, limit in wanted:
             args += (start_of_lane(number), end_of_lane(number), limit)
 
         def hear(answer: list[Any]) -> None:
             found, at = [], 0
-            if not answer:  # more arrivals than one call returns; the caller reads again
+            if not answer:  # the call returned only arrivals, because there are many; the caller reads again
                 return
             for _ in wanted:
                 found.append([row_of(member) for member in answer[at + 1 : at + 1 + answer[at]]])
@@ -266,12 +273,12 @@ class RedisJob(Job):
         )
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
-        """Read the initial state of a frontier. The lanes come with :meth:`follow`. A checkpoint."""
+        """Read the initial state of a frontier. :meth:`follow` passes the lanes later. A checkpoint."""
         await self._bring_forward(now)
         return Snapshot((), 0, self._seen, () if not self._seen else None)
 
     async def read_failed(self, limit: int, after: int = 0) -> list[bytes]:
-        """Read up to ``limit`` failed requests after the first ``after``, as they are stored. A checkpoint."""
+        """Read up to ``limit`` failed requests in stored form. Skip the first ``after`` of them. A checkpoint."""
         found: list[bytes] = await self._read(("failed", [self._keys.failed], [after, limit]), as_is)
         return found[::2]
 
@@ -307,7 +314,7 @@ class RedisJob(Job):
     async def aclose(self) -> None:
         """Write the kept values, and release the job for the next process. A checkpoint. Also works if cancelled.
 
-        If the server is away, this gives up after 8 seconds. The next process then waits for the end of the lease.
+        If the server is unreachable, this gives up after 8 seconds. The next process then waits until the lease ends.
 
         Raises:
             JobError: If the saved values could not be written.
@@ -333,7 +340,7 @@ class RedisJob(Job):
         return items
 
     async def _read_queue(self, args: Sequence[bytes | str | int], hear: Callable[[list[Any]], T]) -> T:
-        """Read requests, after processing all earlier arrivals."""
+        """Read requests. Before ``hear`` gets them, all earlier arrivals are processed."""
 
         def hear_both(answer: list[Any]) -> T:
             self.session.hear_arrived(answer[0])
@@ -349,7 +356,7 @@ class RedisJob(Job):
         return [(*self._place(each), each[KEY_BYTES:]) for each in answer if isinstance(each, bytes)]
 
     async def _bring_forward(self, now: float) -> None:
-        """Shorten the waits of requests that are held when the job is opened, if the clock was set back."""
+        """If the clock was set back, shorten the waits of the requests that are held when the job is opened."""
         changed: dict[int, None] = {}
         todo = [(held.number, start_of_lane(held.number)) for held in self.session.held]
         while todo:
@@ -378,7 +385,7 @@ class RedisJob(Job):
     # Submitting work and waiting for it.
 
     async def _read(self, call: Call, hear: Callable[[Any], T]) -> T:
-        """Run a read-only script in the next round trip, before the steps of that round trip."""
+        """Run a script that only reads in the next round trip, before the steps of that round trip."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
         given = _QueueEntry(call, hear)
@@ -391,7 +398,8 @@ class RedisJob(Job):
         self._wanted.set()
         try:
             await self._open.ended()
-        except trio.Cancelled:  # the server is away, and this task must not wait longer
+        # The server is unreachable, and this task was cancelled.
+        except trio.Cancelled:
             words = f"job {self.name}: its server is away ({self.lease.away_reason}); none of its data is lost"
             self.fail(JobError(words, self.name))
             raise
@@ -423,7 +431,7 @@ class RedisJob(Job):
                 pipeline.end()
 
     def callbacks_folder(self) -> Path:
-        """Return the directory of a server that was started for this job; otherwise a folder of this user. Blocks."""
+        """Return the directory of the server if it was started for this job, or else a folder of this user. Blocks."""
         if self._address.is_own:
             return Path(self._address.options["unix_socket_path"]).resolve().parent.parent
         return state_folder(self.name)
@@ -436,7 +444,7 @@ class RedisJob(Job):
     # Called by the session.
 
     def stir(self) -> None:
-        """Wake the long task, so that it checks for work."""
+        """Wake the connection task, so that it checks for work."""
         self._wanted.set()
 
     def started(self) -> None:
@@ -458,10 +466,10 @@ class RedisJob(Job):
             values[name] = blob
         self._changed_parts.add(part)
 
-    # The long task.
+    # Methods of the connection task.
 
     async def rounds(self, server: StoreServer) -> StoreConnectionError | None:
-        """Do round trips until the job is closed or has failed, or return the error if the server is away."""
+        """Make round trips until the job is closed or has failed. Return the error if the server is unreachable."""
         try:
             while self._failure is None:
                 if not await self._anything():
@@ -483,10 +491,10 @@ class RedisJob(Job):
         return None
 
     async def _ended(self, server: StoreServer, error: SessionEnded) -> StoreConnectionError | None:
-        """Fail because the session was ended, or because the job no longer exists."""
+        """Set the job's failure, because the server has ended the session or no longer has the job."""
         try:
             (head,) = await server.run([("head", [self._keys.head], [0])])
-        except StoreConnectionError as away:  # retried when it is back
+        except StoreConnectionError as away:  # called again when the server responds again
             return away
         begun = texts_of(head).get("begun")
         if begun == self._begun:
@@ -499,10 +507,10 @@ class RedisJob(Job):
         return None
 
     async def _anything(self) -> bool:
-        """Wait until there is work, and return True, or False if the job is closed or has failed."""
+        """Wait until there is work, and return True. Return False if the job is closed or has failed."""
         while self._running is None:
             if self._open.steps or self._open.readings:
-                await trio.lowlevel.checkpoint()  # lets tasks that are about to run submit too
+                await trio.lowlevel.checkpoint()  # first let other ready tasks submit work for this round trip
                 self._running, self._open = self._open, _Pipeline()
             elif self._is_closing:
                 return False
@@ -519,7 +527,7 @@ class RedisJob(Job):
 
     @property
     def _next_look(self) -> float:
-        """Event loop time, in seconds, of the next round trip even if no work is submitted."""
+        """Event loop time, in seconds, of the next round trip if no work is submitted earlier."""
         return min(self._renew_at, self.session.poll_at)
 
     async def _round(self, server: StoreServer) -> None:
@@ -556,7 +564,8 @@ class RedisJob(Job):
     def _renewed(self, began: float) -> None:
         lease = self.lease
         now = trio.current_time()
-        # Count from before the call, because the server counts from when it received the call.
+        # Count the lease from the start of the call, because the server counts it from a later time, when it receives
+        # the call.
         lease.renew(began + SAFE * self._lease_seconds)
         self._renew_at = began + self._lease_seconds / 4.0
         if lease.away_since is not None:
@@ -564,7 +573,7 @@ class RedisJob(Job):
             lease.away_since = None
 
     def went_away(self, why: StoreConnectionError) -> None:
-        """Record that the server is away. Steps wait, and cancelled tasks stop waiting."""
+        """Record that the server is unreachable. Steps wait, and cancelled tasks stop waiting."""
         self._renew_at = -math.inf
         self.session.was_away = True
         lease, now = self.lease, trio.current_time()
@@ -623,10 +632,11 @@ class RedisJob(Job):
             self._hear_end(self.session.hear(told))
 
     def _hear(self, pipeline: _Pipeline, answers: list[Any], told: Any) -> None:
-        """Update memory with the news of the job, the reads and the steps, in the order in which they happened.
+        """Update memory with changes of the job, with reads and with steps, in the order in which they happened.
 
-        If the step was applied in an earlier round trip whose response was lost, process it before the others. A part
-        that it released may have been taken again by now, with the requests that the step stored there.
+        If the response of an earlier round trip was lost, its step happened before the reads and the changes, so the
+        step is processed first. For example, the step may have released a part that this session has taken again,
+        together with requests that the step stored in the part.
         """
         written = answers.pop() if pipeline.steps else None
         if written is not None and written[0] not in (b"ok", b"again"):
@@ -664,7 +674,7 @@ class RedisJob(Job):
             given.result = given.applied(written_now)
 
     def _hear_end(self, end: int, own: Sequence[bytes] | None = ()) -> None:
-        """Process the position of the last item; ``own`` are the items of this session, or None if unknown."""
+        """Process the position of the last item. ``own`` are this session's items up to it; None if unknown."""
         if end <= self.outbox.end:
             return
         are_all = own is not None and end - len(own) == self.outbox.end
@@ -676,7 +686,9 @@ class RedisJob(Job):
 def _write(
     step: Step, args: list[bytes | str | int], keys: Keys, session: int, number_of: Callable[[str], int]
 ) -> list[int]:
-    """Append a step's operations for ``apply.lua``, and return the rows that it refuses if they were seen."""
+    """Append a step's operations for ``apply.lua``, and return the indexes of the rows that it stores only if they are
+    new.
+    """
     new = []
     if step.ended is not None:
         if step.failed is None:

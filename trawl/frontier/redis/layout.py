@@ -33,8 +33,8 @@ key                     type    content
                                 numbers, ``nSESSION`` stream of news for a session
 ======================  ======  ======================================================================================
 
-The braces are a hash tag, so that a cluster would keep all keys of a job in one slot and one script can use all of
-them. Times are in microseconds of the server's clock.
+The braces are a hash tag. Because of it, a cluster would store all keys of a job in one slot, so that one script can
+use all of them. Times are in microseconds of the server's clock.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ FORMAT = 2
 SUBSETS = 65536
 """Number of sets for the marks.
 
-64-bit integers take 10 bytes each in a set of at most 512 (``set-max-intset-entries``) and 64 bytes in a larger set. So
-up to 33 million marks take 10 bytes each.
+A 64-bit integer takes 10 bytes in a set of at most 512 integers (``set-max-intset-entries``), and 64 bytes in a larger
+set. So up to 33 million marks take 10 bytes each.
 """
 
 KEY_BYTES = 32
@@ -92,7 +92,7 @@ class Keys:
     Attributes:
         head: Facts about the job.
         deadlines: Sessions by the end of their leases.
-        sessions: Notes on each session.
+        sessions: Values of each session.
         owners: The owner of each part.
         queue: Requests.
         arrivals: Requests that their sessions have not received yet.
@@ -101,7 +101,7 @@ class Keys:
         kept_of: Kept values of each part.
         failed: Failed requests.
         spilled: Requests with spilled items.
-        tried: A key for trying commands when a session starts.
+        tried: A temporary key with which a new session checks that it may run the commands.
     """
 
     __slots__ = (
@@ -110,7 +110,8 @@ class Keys:
     )
 
     def __init__(self, job: str) -> None:
-        self._tag = f"{{{quote(job, safe='')}}}"  # quoted, because a brace in the name would end the hash tag
+        # Quote the name, because a brace in it would end the hash tag.
+        self._tag = f"{{{quote(job, safe='')}}}"
         self.head: str = f"{self._tag}:job"
         self.deadlines: str = f"{self._tag}:u"
         self.sessions: str = f"{self._tag}:n"
@@ -126,23 +127,23 @@ class Keys:
 
     @property
     def of_join(self) -> list[str]:
-        """The keys that ``join.lua`` declares."""
+        """The keys of ``join.lua``."""
         return [self.head, self.deadlines, self.sessions]
 
     @property
     def of_share(self) -> list[str]:
-        """The keys that ``share.lua`` declares."""
+        """The keys of ``share.lua``."""
         return [*self._members, self.queue, self.arrivals, self.kept_of]
 
     @property
     def of_apply(self) -> list[str]:
-        """The keys that ``apply.lua`` declares first."""
+        """The first keys of ``apply.lua``. Keys for a step follow them."""
         stored = [self.queue, self.arrivals, self.items, self.kept, self.kept_of, self.failed, self.spilled]
         return [*self._members, *stored]
 
     @property
     def of_state(self) -> list[str]:
-        """The keys that ``state.lua`` declares."""
+        """The keys of ``state.lua``."""
         return [self.head, self.deadlines, self.sessions, self.queue, self.items, self.kept, self.failed, self.spilled]
 
     @property
@@ -159,13 +160,16 @@ class Keys:
 
 
 def mark_of(fingerprint: bytes) -> tuple[int, int]:
-    """Return the set and the mark of a fingerprint. They have 80 bits, so 10^9 fingerprints will not collide."""
+    """Return the number of the set, and the mark, of a fingerprint.
+
+    With 80 bits, 10^9 fingerprints will not collide.
+    """
     digest = blake2b(fingerprint, digest_size=10).digest()
     return int.from_bytes(digest[8:], "big") % SUBSETS, int.from_bytes(digest[:8], "big", signed=True)
 
 
 def key_of(place: Place | Row) -> bytes:
-    """Return the sort key of a request, whose bytes sort by lane, negated priority, negated share and arrival order."""
+    """Return the sort key of a request. Its bytes sort by lane, negated priority, negated share and arrival order."""
     order, lane, priority, share = place[:4]
     bits: int = struct.unpack(">Q", struct.pack(">d", share))[0]
     bits = bits ^ _ALL if bits & _MIDDLE else bits | _MIDDLE  # these integers sort like the floats (IEEE 754)
@@ -173,7 +177,7 @@ def key_of(place: Place | Row) -> bytes:
 
 
 def place_of(key: bytes) -> Place:
-    """Return the place that a sort key, or a value that starts with one, stands for.
+    """Return the place of a request from its sort key, or from a value that starts with the sort key.
 
     Raises:
         ValueError: If it is too short.
@@ -229,7 +233,7 @@ def text_of(value: object) -> str:
 
 @cache
 def scripts() -> Mapping[str, tuple[str, str]]:
-    """Return the scripts by name: the SHA-1 that identifies a script in the server, and its text."""
+    """Return the SHA-1 and the text of each script, by name. The SHA-1 identifies a script in the server."""
     found = {}
     for path in sorted((Path(__file__).parent / "scripts").glob("*.lua")):
         text = path.read_text("utf-8")

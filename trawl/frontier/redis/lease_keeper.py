@@ -1,12 +1,13 @@
-"""Renews a session's lease while a callback blocks the event loop, from a thread.
+"""A thread that renews a session's lease while a callback blocks the event loop.
 
-The event loop renews the lease. While a callback blocks the loop, the loop can't, and other processes would take over
-the parts of this process, fetch its pages again, and be blocked by the same page. So a thread checks whether the loop
-still runs, and renews the lease in its place on a connection of its own. Nothing can be sent meanwhile, so nothing is
-early. After :data:`MOST_LEASES` leases the thread stops, and other processes continue.
+Normally the event loop renews the lease. While a callback blocks the loop, the loop can't renew it. Other processes
+would then take over the parts of this process, fetch its pages again, and be blocked by the same page. So a thread
+checks whether the loop still runs. If the loop is blocked, the thread renews the lease on its own connection. A blocked
+loop sends no requests, so the renewal can't make any request too early. After :data:`MOST_LEASES` leases the thread
+stops, and other processes take over.
 
-A call of ``share.lua`` whose response is lost counts nothing twice (:mod:`trawl.frontier.redis.sessions`). The thread
-makes such a call and uses only whether the session still exists.
+The thread calls ``share.lua``, and from the response it uses only whether the session still exists. Ignoring the rest
+is safe, because the script supports lost responses (:mod:`trawl.frontier.redis.sessions`).
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ __all__ = ["MOST_LEASES", "LeaseKeeper"]
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 MOST_LEASES = 20.0
-"""How long the lease is renewed for a blocked event loop, as a multiple of the lease: 300 s by default."""
+"""Maximum time for which the lease of a blocked event loop is renewed, as a multiple of the lease. 300 s by default."""
 
-_LOOKS = 8.0  # looks of the thread per lease
-_BLOCKED_AFTER = 1.0 / 3.0  # of a lease; the loop renews the lease after a quarter
+_LOOKS = 8.0  # number of checks by the thread during one lease
+_BLOCKED_AFTER = 1.0 / 3.0  # fraction of a lease; the loop itself renews the lease after a quarter
 
 
 class LeaseKeeper:
@@ -44,7 +45,7 @@ class LeaseKeeper:
     Args:
         session: The session.
         address: The address of the job.
-        connect: Makes the connection of the thread.
+        connect: Makes the thread's connection.
         lease: Length of the lease, in seconds.
     """
 
@@ -61,13 +62,16 @@ class LeaseKeeper:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the lease has ended because the event loop was blocked. Exact also just after the blocking call."""
+        """Whether the lease has ended because the event loop was blocked.
+
+        Already correct right after the blocking call.
+        """
         return self._is_lost or self._silence() > self._lease
 
     async def run(self) -> None:
         """Keep the lease until it is cancelled."""
         async with trio.open_nursery() as nursery:
-            # Abandoned at the end, which need not wait for the thread's next look.
+            # The thread is abandoned at the end, so that the job does not wait for the thread's next check.
             thread = partial(trio.to_thread.run_sync, self._watch, abandon_on_cancel=True)
             nursery.start_soon(partial(thread, limiter=trio.CapacityLimiter(1)))
             try:
@@ -81,17 +85,18 @@ class LeaseKeeper:
                 self._is_over.set()
 
     def _silence(self) -> float:
-        """Return the seconds for which neither the event loop has run nor the thread has renewed the lease."""
+        """Return the seconds since the event loop last ran or the thread last renewed the lease, whichever was later.
+        """
         return time.monotonic() - max(self._beat, self._renewed_at)
 
     def _explain(self, seconds: float) -> None:
         what = self._line or "a callback"
         self._session.away_because = f"{what} blocked it for {seconds:.0f} s"
 
-    # In the thread.
+    # Methods that run in the thread.
 
     def _watch(self) -> None:
-        """Look several times per lease whether the event loop runs, until it has ended."""
+        """Check several times per lease whether the event loop runs, until the job ends."""
         said = ""
         while not self._is_over.wait(self._lease / _LOOKS):
             blocked = time.monotonic() - self._beat
@@ -113,7 +118,7 @@ class LeaseKeeper:
         try:
             is_ours = trio.run(self._call)
         except (StoreConnectionError, TrawlError, BaseExceptionGroup):
-            return ""  # the server is away; the next look tries again
+            return ""  # the server is unreachable; the next check tries again
         if not is_ours or self._beat > at:
             return ""
         self._renewed_at = at
