@@ -1,15 +1,15 @@
-"""Formats and feeds: their interfaces, and how a file is written so that it is complete at any time.
+"""The interface of formats, and the state of a feed. Between two writes, a feed's file is a complete document.
 
-Theory of operation. Between two writes, a feed's file is always a complete document::
+Theory of operation. A feed's file consists of these parts::
 
     opening first record separator record ... separator record closing
                                                               ^ position
 
-The *position* is a count of bytes: the end of the last whole record, or 0 if there is none. A flush is one write at the
-position: separator (or opening), whole records, closing. The next flush overwrites the closing. So a file can be cut at
-any recorded position and continued there, and a crawl that is killed between two writes leaves a file that parses. A
-crawl that is killed within a write leaves whole records and a part of one. ``end_of`` finds the end of the whole
-records.
+The *position* is the end of the last whole record, in bytes, or 0 if there is no record. A flush is one write at the
+position. It writes a separator (or the opening), whole records, and the closing. The next flush overwrites the closing.
+So a file can be truncated at any recorded position and continued there. If a crawl is killed between two writes, its
+file is a complete document. If a crawl is killed during a write, its file contains whole records and possibly a part of
+a record. ``end_of`` finds the end of the whole records.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from trawl.errors import SettingsError
 __all__ = ["CHUNK_BYTES", "End", "Exporter", "FeedState", "Format", "FormatConflict"]
 
 CHUNK_BYTES = 1 << 20
-"""Bytes of a file that are read at once."""
+"""Maximum number of bytes of a file in one read."""
 
 
 class FormatConflict(ValueError):
-    """Raised if a file can't be continued in this format. The message names the reason ("it contains no array")."""
+    """Raised if a file can't be continued in this format. The message is the reason ("it contains no array")."""
 
 
 @attrs.frozen
@@ -37,8 +37,9 @@ class End:
     """End of the last whole record of a file.
 
     Attributes:
-        position: Position of the end, in bytes; 0 if there is no whole record and the file starts again.
-        mend: Bytes missing there to end the record (a line without its newline).
+        position: Position of the end, in bytes; 0 if there is no whole record, so that the file is written from its
+            start.
+        mend: Bytes that are missing at the end of the record, such as the newline of a line.
     """
 
     position: int = 0
@@ -46,11 +47,14 @@ class End:
 
 
 class Format(Protocol):
-    """Encoder of items. It is immutable. If the first item decides something, :meth:`settled` returns a new one."""
+    """Encoder of items.
+
+    It is immutable: if the first item decides the columns, :meth:`settled` returns a new format.
+    """
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """The only fields that it can write from now on; None if it can write any."""
+        """The only fields that can be written from now on; None if any field can be written."""
         ...
 
     @property
@@ -74,19 +78,19 @@ class Format(Protocol):
         ...
 
     def settled(self, names: Iterable[str]) -> Self:
-        """Return this format for items with these fields, or itself if fields don't matter or are settled."""
+        """Return the format for items with these fields. Return itself if it writes any fields or has its columns."""
         ...
 
     def record(self, row: Mapping[str, object]) -> bytes:
         """Encode one item.
 
         Raises:
-            Exception: If it can't be written. User classes and libraries may raise any exception.
+            Exception: If the item can't be written. User classes and libraries may raise any exception.
         """
         ...
 
     def end_of(self, file: BinaryIO) -> End:
-        """Find the end of the whole records of ``file``, written in this format and perhaps cut at any byte.
+        """Find the end of the whole records of ``file``, which is in this format, but may be truncated at any byte.
 
         Raises:
             FormatConflict: If the file was not written in this format, or can't be continued.
@@ -94,7 +98,7 @@ class Format(Protocol):
         ...
 
     def continued(self, file: BinaryIO) -> Self:
-        """Return this format, settled from the start of ``file`` (the header of a CSV).
+        """Return this format with the columns in the start of ``file``, such as the header of a CSV.
 
         Raises:
             FormatConflict: If the start of the file contradicts the settings.
@@ -107,8 +111,8 @@ class Exporter:
     """The exporter class that writes a feed, and its arguments.
 
     Attributes:
-        kind: The class, which is called with a binary file.
-        arguments: Its further keyword arguments.
+        kind: The class. It is called with a binary file and the arguments.
+        arguments: Its keyword arguments.
     """
 
     kind: type[Any]
@@ -116,7 +120,7 @@ class Exporter:
 
     @property
     def is_piecewise(self) -> bool:
-        """True if it writes each item immediately, between a constant opening and a constant closing."""
+        """True if the class writes each item immediately, after a fixed opening and before a fixed closing."""
         methods = (getattr(self.kind, name, None) for name in ("start_exporting", "finish_exporting"))
         return all(getattr(method, "__module__", "") == "trawl.exporters" for method in methods)
 
@@ -124,7 +128,7 @@ class Exporter:
         """Create the exporter of a file.
 
         Raises:
-            SettingsError: If it does not accept the arguments.
+            SettingsError: If the class does not accept the arguments.
         """
         try:
             return self.kind(file, **self.arguments)
@@ -134,15 +138,16 @@ class Exporter:
 
 
 class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Position of one feed, as a job saves it.
+    """The saved state of one feed of a job.
 
     Attributes:
         position: The end of its last whole record, in bytes or, for a table, in rows.
-        columns: The fields that it can write, if its first item decided them.
-        batch: The number of the current batch, and the number of items in it.
-        relative: Its path from the job's directory; None for a feed that is not a file.
-        earlier: Its destinations before it was moved.
-        format: Name of its format; "" in a job of an earlier release.
+        columns: The fields that the feed can write, if its first item has decided them; None otherwise.
+        batch: The number of the current batch, and the number of items in this batch; None without batches.
+        relative: The path of its file, relative to the job's directory; None if the feed is not a file or the job has
+            no directory.
+        earlier: Its earlier destinations, if it was moved.
+        format: The name of its format; "" in a job of an earlier release.
     """
 
     position: Annotated[int, msgspec.Meta(ge=0)]

@@ -1,9 +1,9 @@
 """Compressed feeds: each flush is an independent piece, so that the file is complete between any two flushes.
 
-A gzip file may have several members (RFC 1952, 2.2), and a Zstandard file several frames (RFC 8878, 3.1). Their
-contents are concatenated. So a feed's position is the end of a piece, in compressed bytes. A file can be cut and
-continued there, and the closing of a format is a small separate piece that the next flush overwrites. Small pieces
-compress badly, so items are collected up to :data:`PIECE_BYTES` before they are written.
+A gzip file may have several members (RFC 1952, 2.2), and a Zstandard file several frames (RFC 8878, 3.1). A
+decompressor concatenates their contents. So a feed's position is the end of a piece, in compressed bytes. A file can be
+truncated and continued there. The closing of a format is a small separate piece, which the next flush overwrites. Small
+pieces compress badly, so items are collected up to :data:`PIECE_BYTES` before they are written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COMPRESSIONS: Mapping[str, str] = {"gz": "gz", "gzip": "gz", "zst": "zst", "zstd
 """File name extensions of compressed feeds, and the compression method of each."""
 
 PIECE_BYTES = 1 << 16
-"""Bytes of records that are collected before they are written as one piece."""
+"""Number of bytes of records that are collected before they are written as one piece."""
 
 _SPOOL_BYTES = 1 << 20
 
@@ -38,8 +38,8 @@ class Compression:
 
     Attributes:
         name: Its file name extension.
-        compress: Compresses bytes to one piece. A file without content has one piece of no bytes, because an empty file
-            can't be decompressed.
+        compress: Compresses bytes to one piece. A feed without content is one piece without content, because an empty
+            file can't be decompressed.
         decompressor: Creates a decompressor for one piece, with the interface of zlib's objects.
         error: The exception that the decompressor raises.
     """
@@ -51,21 +51,25 @@ class Compression:
 
 
 class Content:
-    """The content of a feed's file for reading, compressed or not. A context manager that leaves the feed's file open.
+    """The content of a feed's file, compressed or not, for reading.
+
+    A context manager. When the block ends, the feed's file stays open.
 
     Attributes:
-        file: The content. For a compressed file, the content of its whole pieces without a truncated end.
-        size_bytes: Number of bytes of the file that are content or whole compressed pieces.
+        file: The content. For a compressed file, this is the content of its whole pieces, without a truncated last
+            piece.
+        size_bytes: Size of the file in bytes, without a truncated last piece.
     """
 
     def __init__(self, reader: io.BufferedReader, compression: Compression | None) -> None:
-        """Read from ``reader``, which is detached when the block ends.
+        """Read the content from ``reader``. When the block ends, the reader is detached from its file.
 
         Raises:
-            FormatConflict: If it is not compressed with this method.
+            FormatConflict: If the file is not compressed with this method.
         """
         self._reader = reader
-        self._ends: dict[int, int] | None = None  # maps the end of each piece in the content to its end in the file
+        # Maps the end of each piece in the content to the end of the piece in the file.
+        self._ends: dict[int, int] | None = None
         self.file: BinaryIO = reader
         if compression is None:
             self.size_bytes: int = reader.seek(0, io.SEEK_END)
@@ -80,7 +84,7 @@ class Content:
         """Return the position in the file for a position in the content.
 
         Raises:
-            FormatConflict: If it is inside a compressed piece, so that the file can't be cut there.
+            FormatConflict: If the position is inside a compressed piece, so that the file can't be truncated there.
         """
         if self._ends is None:
             return position
@@ -113,7 +117,8 @@ class Content:
                     rest = piece.unused_data if piece.eof else self._reader.read(CHUNK_BYTES)
                     if piece.eof:
                         packed_end += size - len(rest)
-                        ends.setdefault(content.tell(), packed_end)  # an empty piece can be dropped without loss
+                        # keeps the first of equal ends, because a piece without content can be dropped
+                        ends.setdefault(content.tell(), packed_end)
                         break
         except compression.error as error:
             raise FormatConflict(f"it is not compressed as {compression.name}: {error}") from error
@@ -122,10 +127,10 @@ class Content:
 
 
 def make_compression(name: str) -> Compression | None:
-    """Return the method that :data:`COMPRESSIONS` names; None for "".
+    """Return the compression method with this name (see :data:`COMPRESSIONS`); None for "".
 
     Raises:
-        SettingsError: If it needs an extra that is not installed.
+        SettingsError: If the method needs an extra that is not installed.
     """
     if not name:
         return None

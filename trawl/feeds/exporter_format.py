@@ -1,12 +1,13 @@
-"""Feeds written by an exporter class: one of :mod:`trawl.exporters`, or a user class named by ``FEED_EXPORTERS``.
+"""Feeds that an exporter class writes. The class is in :mod:`trawl.exporters`, or a user class in ``FEED_EXPORTERS``.
 
-An exporter writes a file from start to end. Here it writes to memory, which is emptied after each item. So its output
-is split into an opening, records and a closing, and the file is complete after each flush, as in any other feed. If a
-file is continued, the output before the first record (a header) must not be repeated, but the output between two
-records (a comma) must be written. So the exporter gets the first item twice, and its first output is discarded.
+An exporter writes a file from start to end. In this module it writes to a buffer, which is emptied after each item. So
+its output is split into an opening, records and a closing, and the file is complete after each flush, as in any other
+feed. If a file is continued, the output before the first record (a header) must not be repeated, but the output between
+two records (a comma) must be written. So the exporter receives the first item twice, and its output for the first time
+is discarded.
 
-A class with its own start or end methods may write everything at the end (a workbook). Such a file is complete only
-then.
+A class with its own start or end method may write the whole file at its end (a workbook). Such a file is complete only
+at the end of the crawl.
 
 :func:`make_format` creates the format of any text feed. Only ``trawl.feeds.files`` imports this module.
 """
@@ -32,7 +33,7 @@ __all__ = ["ExporterFormat", "make_format"]
 
 
 class ExporterFormat:
-    """A format whose records are an exporter's output for each item. One object writes one file."""
+    """A format in which a record is the output of an exporter for one item. One object writes one file."""
 
     first = separator = b""
 
@@ -41,7 +42,8 @@ class ExporterFormat:
 
         Args:
             exporter: The exporter class.
-            reader: Format that finds the end of the last whole record in such a file; None if no format can.
+            reader: A format that can find the end of the last whole record in the exporter's files; None if there is no
+                such format.
 
         Raises:
             SettingsError: If the exporter can't be created.
@@ -81,7 +83,7 @@ class ExporterFormat:
 
     @property
     def closing(self) -> bytes:
-        """Bytes after the last record. For a file that is complete only at its end, read it after the last record.
+        """Bytes after the last record. If the file is complete only at its end, read this after the last record.
 
         Raises:
             ValueError: If the exporter fails to end the file.
@@ -96,7 +98,7 @@ class ExporterFormat:
         return tuple(self._writer.fields_to_export) if getattr(self._writer, "has_found_fields", False) else None
 
     def settled(self, names: Iterable[str]) -> Self:
-        """Set the columns of a continued CSV, unless the settings name its fields."""
+        """Set the columns of a continued CSV, unless the settings name the fields."""
         if hasattr(self._writer, "has_found_fields") and not self._writer.fields_to_export:
             self._writer.fields_to_export = list(names)
             self._writer.has_found_fields = True
@@ -106,7 +108,7 @@ class ExporterFormat:
         """Return the exporter's output for an item.
 
         Raises:
-            Exception: If it can't write the item. Nothing is written.
+            Exception: If the exporter can't write the item. Nothing is written.
         """
         if self._is_continued and not self._records:
             self._record(row)
@@ -118,7 +120,7 @@ class ExporterFormat:
             self._writer.export_item(item)
         except BaseException:
             self._written()
-            if not self._records:  # the exporter may believe that its header was written
+            if not self._records:  # create a new exporter, because this one may have marked its header as written
                 self._begin()
                 if columns is not None:
                     self.settled(columns)
@@ -137,11 +139,11 @@ class ExporterFormat:
         end = self._reader.end_of(file)
         if not isinstance(self._reader, XmlTree) or not end.position:
             return end
-        file.seek(end.position)  # include the newline after the item
+        file.seek(end.position)  # the exporter's record includes the newline after the item
         return End(end.position + 1) if file.read(1) == b"\n" else End(end.position, b"\n")
 
     def continued(self, file: BinaryIO) -> Self:
-        """Return this format for continuing ``file``, with the columns of its header."""
+        """Return this format, which then continues ``file`` with the columns of the file's header."""
         self._is_continued = True
         if self._reader is not None and (columns := self._reader.continued(file).columns):
             self.settled(columns)
@@ -149,14 +151,16 @@ class ExporterFormat:
 
 
 def make_format(options: FeedOptions) -> Format:
-    """Create the format of a feed. A format of another package is created by its entry point, from the options.
+    """Create the format of a feed.
+
+    For a format of another package, call the function of its entry point with the options.
 
     Raises:
         SettingsError: If a format of another package can't be loaded or created.
     """
     if options.exporter is not None:
         return _exported(options, options.exporter)
-    is_ascii = options.encoding not in ("utf-8", "utf-8-sig")  # escapes work in every accepted encoding
+    is_ascii = options.encoding not in ("utf-8", "utf-8-sig")  # ASCII escapes are valid in every accepted encoding
     arguments = options.arguments
     if options.format == "jsonl":
         return JsonLines(is_ascii=is_ascii)
@@ -180,7 +184,8 @@ def make_format(options: FeedOptions) -> Format:
 
 
 def _exported(options: FeedOptions, exporter: Exporter) -> Format:
-    """Create the format of an exporter class. trawl's own format reads its files, except other dialects of CSV."""
+    """Create the format of an exporter class. trawl's own format reads its files, unless they use another CSV dialect.
+    """
     writer = exporter.make(io.BytesIO())
     name, reader = getattr(writer, "feed_format", ""), None
     dialect = writer.csv_writer.dialect if name == "csv" else csv.excel()

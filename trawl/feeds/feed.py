@@ -1,12 +1,12 @@
-"""One feed: it takes items and writes whole records to one file or to batches, with a known position after each flush.
+"""One feed. It takes items and writes whole records to one file or to batches. After a flush, its position is known.
 
 :class:`Feed` decides which items go to which file, and when each file is written, synced and ended. The files
 (:mod:`trawl.feeds.files`, :mod:`trawl.feeds.table_file`) do the writing.
 
-Items are encoded when they are added. When a batch is full, a new file that is not open yet takes the next items at
-once. The next flush ends the full batches in order and opens the new one. With a job, the number of the batch and its
-count of items are recorded with its position. If the process is killed, the next one overwrites the later batches when
-it starts them again.
+Items are encoded when they are added. When a batch is full, the next items go to a new file immediately, although this
+file is not open yet. The next flush ends the full batches in order and opens the new file. In a job, the number of the
+batch and the number of its items are recorded with its position. If the process is killed, the next process overwrites
+later batches when it starts them again.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from trawl.feeds.to_json import written_fields
 __all__ = ["Feed", "refuse_for_job"]
 
 BLANK_BYTES = 1 << 14
-"""Maximum bytes of a batch without items, in any format. Larger files are not checked."""
+"""Upper bound for the size of a batch without items, in bytes, in any format. A larger file contains items."""
 
 GAP = 100
-"""Number of consecutive free batch numbers after which a feed that does not overwrite starts its first batch."""
+"""If a feed does not overwrite, the search for existing batches stops after this many consecutive missing numbers."""
 
 
 class Feed:
@@ -46,8 +46,9 @@ class Feed:
     Attributes:
         uri: Its path or URL, as the user wrote it.
         format: Name of its format.
-        item_filter: Decides which items it takes.
-        takes_items: Whether it writes the items themselves, instead of fields converted to JSON's types.
+        item_filter: Decides which items the feed takes.
+        takes_items: Whether the feed writes the items themselves (with an exporter class), instead of their converted
+            fields.
     """
 
     def __init__(self, options: FeedOptions, *, started_utc: datetime, file: FeedFile | None = None) -> None:
@@ -59,7 +60,7 @@ class Feed:
             file: A file that is already open, instead of the file of the options.
 
         Raises:
-            SettingsError: If it needs a library that is not installed.
+            SettingsError: If the feed needs a library that is not installed.
         """
         self.uri: str = options.uri
         self.format: str = options.format
@@ -67,17 +68,18 @@ class Feed:
         self.takes_items: bool = options.exporter is not None
         self._options = options
         self._refused: list[RefusedItem] = []
-        self._files: deque[FeedFile] = deque()  # the file being written, then files that wait until it has ended
-        self._is_open = True  # whether the first file, if any, is open; the others are not
+        # The file that is being written, followed by files that are written when it has ended.
+        self._files: deque[FeedFile] = deque()
+        self._is_open = True  # whether the first file, if any, is open; other files are not open
         self._done = 0  # number of items in ended files
-        # The attributes below describe the newest batch.
+        # The following attributes describe the newest batch.
         self._started_utc = started_utc
         self._clock_utc = started_utc - timedelta(seconds=trio.current_time())
         self._number = 0
         self._items = 0
         self._bytes = 0
         self._uri = ""
-        self._earlier = 0  # items in the open batch from earlier runs
+        self._earlier = 0  # number of items that earlier runs have written to the open batch
         if not options.is_batched:
             self._files.append(file or _make_file(options))
 
@@ -93,7 +95,7 @@ class Feed:
 
     @property
     def state(self) -> FeedState:
-        """Its position in the file, and the file's number among its batches."""
+        """The feed's position in its file, and the number of the batch."""
         batch = (self._number - len(self._files) + 1, self._earlier + self.file.records)
         return FeedState(
             self.file.position, self.file.columns, batch if self._options.is_batched else None, format=self.format
@@ -101,13 +103,15 @@ class Feed:
 
     @property
     def records(self) -> int:
-        """Number of items written in this run, to all of its files."""
+        """Number of items that this run has written to all files of the feed."""
         return self._done + self.file.records
 
     # Opening. These block.
 
     def open(self) -> None:
-        """Open its destination without changing it. For batches, :meth:`locate` opens the right one.
+        """Open the destination without changing it.
+
+        If the feed has batches, :meth:`locate` opens the right batch instead.
 
         Raises:
             FeedError: If it can't be opened for writing.
@@ -121,11 +125,11 @@ class Feed:
         """Find the position at which to continue, without changing anything.
 
         Args:
-            state: The state recorded after a sync. None means the end of the last whole record, or the start if the
-                feed overwrites.
+            state: The state that was recorded after a sync. None means the end of the last whole record, or the start
+                of the file if the feed overwrites.
 
         Raises:
-            FeedError: If it can't be continued in this format, or is shorter than the position.
+            FeedError: If the file can't be continued in this format, or is shorter than the position.
         """
         if state is not None and state.position and state.format not in {"", self.format}:
             with self._failing("the file can't be continued: "):
@@ -138,7 +142,7 @@ class Feed:
         elif state is not None and state.batch is not None:
             self._open_batch(state.batch[0], state)
             self._items = self._earlier = state.batch[1]
-            self._bytes = self.file.position  # an estimate: counts compressed bytes, or rows of a table
+            self._bytes = self.file.position  # only an estimate, because it counts compressed bytes or rows of a table
         else:
             number = self._first_free()
             if number == 1 or not self._goes_on_with_blank(number - 1):
@@ -155,7 +159,10 @@ class Feed:
         self._locate(state)
 
     def _goes_on_with_blank(self, number: int) -> bool:
-        """Open the batch with this number if it has no items, because its process was killed before the first item."""
+        """Open the batch with this number if it has no items, and return whether it was opened.
+
+        Its process was killed before the first item.
+        """
         try:
             path = Path(attrs.evolve(self._options, uri=self._path(number, self._started_utc)).destination)
             if path.stat().st_size > BLANK_BYTES:
@@ -163,7 +170,7 @@ class Feed:
             self._open_batch(number)
             if not self.file.position:
                 return True
-        except (FeedError, OSError):  # not a batch without items
+        except (FeedError, OSError):  # the file is not a batch without items
             pass
         self.close()
         self._files.clear()
@@ -181,12 +188,13 @@ class Feed:
     # Adding. This does not block.
 
     def add(self, item: object, origin: ItemOrigin | None = None) -> int:
-        """Encode and add an item, and return its approximate size in bytes, or 0 if the filter rejects it.
+        """Encode and add an item, and return its approximate size in bytes; 0 if the filter rejects the item.
 
         Raises:
             FeedError: If the feed can't continue.
             ValueError: If the item can't be written. The message names the field, or the columns that the item lacks.
-            Exception: If its own library or the feed's filter raises an error. The feed is unchanged.
+            Exception: If the library that defines the item, or the feed's filter, raises an error. The feed is
+                unchanged.
         """
         if not self.item_filter.takes(item):
             return 0
@@ -205,7 +213,7 @@ class Feed:
         return self._add(stored.item if self.takes_items else stored.fields, origin)
 
     def _add(self, fields: Any, origin: ItemOrigin | None) -> int:
-        """Add an item to the newest file, or to a new file if that is full."""
+        """Add an item to the newest file, or to a new file if the newest file is full."""
         if not self._options.is_batched:
             return self.file.add(fields, origin)
         items, most = self._options.batch_items, self._options.batch_bytes
@@ -225,7 +233,7 @@ class Feed:
         return taken
 
     def take_refused(self) -> Sequence[RefusedItem]:
-        """Return items that were taken but could not be written, with the reason. Each is returned once."""
+        """Return items that were taken but could not be written, with the reasons. Each item is returned once."""
         refused, self._refused = self._refused, []
         if self._files:
             refused += self.file.refused
@@ -235,10 +243,12 @@ class Feed:
     # Writing.
 
     async def flush(self, blocking: Blocking) -> None:
-        """Write added items. A checkpoint if there are any. If cancelled, the next call writes the rest.
+        """Write added items. A checkpoint if there are any.
+
+        If this is cancelled, the next call writes the remaining items.
 
         Raises:
-            FeedError: If it can't be written. Earlier records stay whole.
+            FeedError: If the file can't be written. Earlier records stay whole.
         """
         await self._end_full(blocking)
         if not self.file.waits:
@@ -256,7 +266,7 @@ class Feed:
             await blocking.run(self.file.sync)
 
     async def finish(self, blocking: Blocking) -> None:
-        """Write all added items and the closing to the disk itself, and close the feed. A checkpoint.
+        """Write all added items and the end of the file to the disk itself, and close the feed. A checkpoint.
 
         Raises:
             FeedError: If it can't be written.
@@ -265,11 +275,13 @@ class Feed:
         await self._end(blocking)
 
     async def _end_full(self, blocking: Blocking) -> None:
-        """End the full batches in order, each before opening the next."""
+        """End the full batches in order. Each batch is ended before the next batch is opened."""
         await self._open_first(blocking)
-        for _ in range(len(self._files) - 1):  # excluding batches that become full now, because other feeds wait
+        # Exclude batches that become full during this loop, because other feeds wait for their turn.
+        for _ in range(len(self._files) - 1):
             await self._end(blocking)
-            full = self._files.popleft()  # before the next one is opened, which a cancellation may prevent
+            # Remove it before the next batch is opened, because a cancellation may prevent the opening.
+            full = self._files.popleft()
             self._refused += full.refused
             self._is_open = False
             self._done += full.records
@@ -287,12 +299,13 @@ class Feed:
         self.start()
 
     async def _write(self, blocking: Blocking, *, is_last: bool = False) -> None:
-        is_left = self.file.is_staged  # from a cancelled call
+        is_left = self.file.is_staged  # staged by a call that was cancelled
         while self.file.stage(is_last=is_last):
             while self.file.is_staged:
                 with self._failing():
                     await blocking.run(self.file.write)
-            if not is_last and not is_left:  # items added during the write wait, so that other feeds get their turn
+            # Items that were added during the write must wait, so that other feeds get their turn.
+            if not is_last and not is_left:
                 return
             is_left = False
 
@@ -306,7 +319,7 @@ class Feed:
             raise
 
     def close(self) -> None:
-        """Close it as it is. Items that were not flushed are lost."""
+        """Close the feed without writing. Items that were not flushed are lost."""
         if self._files:
             self.file.close()
 
@@ -317,9 +330,9 @@ class Feed:
 
     @contextmanager
     def _failing(self, no_continuing: str = "") -> Generator[None, None, None]:
-        """Raise errors of the open file as errors that name it.
+        """Convert an error of the open file to a FeedError that names the file.
 
-        A format conflict is prefixed with ``no_continuing``.
+        The message for a format conflict starts with ``no_continuing``.
         """
         try:
             yield
@@ -330,10 +343,13 @@ class Feed:
     # Batches.
 
     def _begin(self) -> None:
-        """Create the file of the next batch, overwriting what an earlier process has left of it."""
+        """Create the file object of the next batch.
+
+        A file that an earlier process has left there will be overwritten.
+        """
         self._number += 1
         self._items = self._bytes = 0
-        is_first = not self._files  # the first runs in a thread, which has no event loop time
+        is_first = not self._files  # for the first batch, this runs in a thread, which has no event loop time
         now_utc = self._started_utc if is_first else self._clock_utc + timedelta(seconds=trio.current_time())
         overwrite = self._options.overwrite or not is_first
         options = attrs.evolve(
@@ -348,7 +364,7 @@ class Feed:
         return fill_path(self._options.uri, batch=number, batch_time_utc=now_utc)
 
     def _first_free(self) -> int:
-        """Return the number of the first batch, after the batches of an earlier crawl."""
+        """Return the number of the first batch, which follows the batches of earlier crawls."""
         is_free = self._options.overwrite or self._options.is_remote or not is_numbered(self._options.uri)
         number = at = 1
         while not is_free and at < number + GAP:
@@ -367,10 +383,10 @@ def _make_file(options: FeedOptions) -> FeedFile:
 
 
 def refuse_for_job(options: FeedOptions) -> None:
-    """Raise an error for a feed that a later run of a job could not continue.
+    """Raise an error if a later run of the job could not continue this feed.
 
     Raises:
-        FeedError: If it could not be continued.
+        FeedError: If a later run could not continue the feed.
     """
     why = ""
     if options.exporter is not None and not options.exporter.is_piecewise:

@@ -1,9 +1,9 @@
 """The files of a feed. Items are encoded when they are added, and written later by blocking calls.
 
 :class:`FeedFile` is their interface. :class:`TextFile` writes records of bytes. The files in
-:mod:`trawl.feeds.table_file` write rows through a library. Items are encoded when they are added, in Trio's thread.
-``stage`` passes pending records to ``write``, which may run in another thread. ``write`` returns early if a reader is
-slow, so that the crawl can be cancelled.
+:mod:`trawl.feeds.table_file` write rows through a library. Items are encoded in Trio's thread when they are added.
+``stage`` selects the pending records that the next ``write`` writes. ``write`` may run in another thread, and returns
+early if a reader is slow, so that the crawl can be cancelled.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class FeedFile(ABC):
 
     Attributes:
         uri: Its path or URL.
-        errors: Exceptions raised if it can't be written.
-        is_typed: Whether it has column types for times, decimals and bytes.
-        position: End of the last whole record that was written, in bytes or, for a table, in rows; 0 before the first.
+        errors: Exceptions that are raised if the file can't be written.
+        is_typed: Whether the file has column types for times, decimals and bytes.
+        position: End of the last whole record that was written, in bytes or, for a table, in rows; 0 if there is no
+            record.
         records: Number of items written in this run.
         refused: Items that were taken but could not be written.
     """
@@ -70,15 +71,20 @@ class FeedFile(ABC):
 
     @property
     def waits(self) -> bool:
-        """True if more items should be added before it is written, unless it is synced or ends."""
+        """True if more items should be collected before the next write.
+
+        A sync or the end of the file does not wait for them.
+        """
         return False
 
     @abstractmethod
     def add(self, fields: Any, origin: ItemOrigin | None) -> int:
-        """Encode an item, given as fields or as the item, and return its approximate size in bytes, at least 1.
+        """Encode an item, and return its approximate size in bytes, at least 1.
+
+        ``fields`` are the item's fields, or the item itself for an exporter class.
 
         Raises:
-            Exception: If it can't be written. The file is unchanged.
+            Exception: If the item can't be written. The file is unchanged.
         """
 
     @property
@@ -88,19 +94,22 @@ class FeedFile(ABC):
 
     @abstractmethod
     def stage(self, *, is_last: bool = False) -> bool:
-        """Stage added records for :meth:`write`, and the closing of a stream if ``is_last``.
+        """Stage added records for :meth:`write`.
+
+        If ``is_last``, also stage the end of a file that does not have it yet.
 
         Returns whether anything is staged.
 
-        If the caller is cancelled between the two, nothing is lost, because the next call returns what is still staged.
+        If the caller is cancelled before it calls :meth:`write`, nothing is lost, because the staged records stay
+        staged.
         """
 
     @abstractmethod
     def write(self) -> None:
-        """Write staged records, or as much as is possible without a long wait."""
+        """Write the staged records, or only some of them if the rest would take long."""
 
     def open(self) -> None:
-        """Open it without changing it. A file for a store is a local file until it has ended.
+        """Open the file without changing it. A feed for a store is a local file until it has ended.
 
         Raises:
             FeedError: If it can't be opened.
@@ -131,14 +140,15 @@ class FeedFile(ABC):
         """Wait until all written records are on the disk itself."""
 
     def end(self) -> None:
-        """Write all to the disk itself, close, and upload to a store. Leaves no file if an empty one is unwanted.
+        """Sync and close the file, and upload it if the feed goes to a store. Removes an empty file that is unwanted.
 
         Raises:
             FeedError: If it can't be uploaded. The local file stays.
         """
         if self.position or self.records or self._options.store_empty:
             self._finish()
-            remote, self._remote = self._remote, None  # only now, because close() logs the kept file if _finish() fails
+            # Clear this only now, because close() reports the local file if _finish() fails.
+            remote, self._remote = self._remote, None
             if remote is not None:
                 remote.upload()
         else:
@@ -148,16 +158,17 @@ class FeedFile(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """Write the closing, sync and close."""
+        """Write the end of the file to the disk itself, and close the file."""
 
     @abstractmethod
     def _discard(self) -> None:
-        """Close, and leave no file."""
+        """Close and remove the file."""
 
     def close(self) -> None:
-        """Close it as it is. Records that were not written are lost. A second call does nothing.
+        """Close the file without writing. Records that were not written are lost. A second call does nothing.
 
-        The local file of a feed for a store stays if it contains records, and an error that names it is logged.
+        If the feed goes to a store and its local file contains records, the local file stays, and an error is logged
+        that names it.
         """
         self._close()
         remote, self._remote = self._remote, None
@@ -182,7 +193,7 @@ class TextFile(FeedFile):
     """Records of bytes, in a file or a stream."""
 
     def __init__(self, options: FeedOptions, storage: FeedStorage | None = None) -> None:
-        """Create a file at position 0 of ``storage``, or one that takes items and is opened later."""
+        """Create a file at position 0 of ``storage``. Without a storage, the file takes items and is opened later."""
         super().__init__(options)
         self._format: Format = make_format(options)
         # Whether the file is complete after each write, not only at its end.
@@ -193,12 +204,13 @@ class TextFile(FeedFile):
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._is_settled = False
-        self._known: set[str] | None = None  # the columns, and field names that were warned about
+        # The columns, and names of other fields about which a warning was logged.
+        self._known: set[str] | None = None
         self._is_ended = False
-        self._ends = False  # whether the closing is staged, which may be a whole workbook
+        self._ends = False  # whether the file's end is staged (for a workbook, the whole file)
         self._outgoing = memoryview(b"")  # staged bytes that are not written yet
         self._outgoing_at = 0  # position of these bytes
-        self._outgoing_ends = 0  # the position when all of them are written
+        self._outgoing_ends = 0  # the feed's position when all of them are written
         self._outgoing_records = 0
 
     @property
@@ -218,7 +230,7 @@ class TextFile(FeedFile):
         self._storage = open_standard_output() if path is None else open_storage(path)
 
     def locate(self, state: FeedState | None) -> None:
-        """Find the end of the last whole record in a file."""
+        """Find the end of the last whole record. A stream has none."""
         storage = self._storage
         if not isinstance(storage, FileStorage):
             return
@@ -236,7 +248,8 @@ class TextFile(FeedFile):
                 self._format = self._format.continued(content.file)
 
     def start(self) -> None:
-        """Cut a file to its whole records and write the closing there, so that it parses from now on."""
+        """Truncate a file after its last whole record and write the closing, so that the file is complete from now on.
+        """
         storage = self._storage
         if isinstance(storage, FileStorage):
             storage.cut(self._end.position)
@@ -271,7 +284,8 @@ class TextFile(FeedFile):
     def add(self, fields: Any, origin: ItemOrigin | None) -> int:
         """Encode an item.
 
-        The file's columns are set only after that, because an item that fails must not decide them.
+        The item may also set the file's columns, but only after it was encoded, because an item that fails must not
+        decide them.
         """
         record = self._row(fields) if self._options.exporter is None else self._format.record(fields)
         self._pending.append(record)
@@ -316,7 +330,10 @@ class TextFile(FeedFile):
         return bool(self._outgoing or self._outgoing_records or self._ends)
 
     def stage(self, *, is_last: bool = False) -> bool:
-        """Stage added records for :meth:`write`, followed by the end of the file, which the next records overwrite."""
+        """Stage added records for :meth:`write`.
+
+        In a regular file, the file's end follows the records, and the next records overwrite it.
+        """
         if self.is_staged:
             return True
         closes_early = self._is_whole and self._storage.is_seekable
@@ -337,7 +354,7 @@ class TextFile(FeedFile):
     # Writing.
 
     def write(self) -> None:
-        """Write staged bytes, as many as the storage accepts at once."""
+        """Write as many staged bytes as the storage accepts in one call."""
         try:
             if self._ends:
                 self._ends = False
@@ -346,7 +363,7 @@ class TextFile(FeedFile):
                 taken = self._storage.write(self._outgoing_at, self._outgoing)
                 self._outgoing_at += taken
                 self._outgoing = self._outgoing[taken:]
-        except self.errors:  # ValueError: a closed stream, or an exporter that failed to end
+        except self.errors:  # ValueError means a closed stream, or an exporter that failed to end the file
             self._restore()
             raise
         if self._outgoing_records and not self._outgoing:
@@ -355,12 +372,12 @@ class TextFile(FeedFile):
             self._outgoing_records = 0
 
     def sync(self) -> None:
-        """Wait until all written records are on the disk itself, if it is a file."""
+        """Wait until all written records are on the disk itself. Does nothing for a stream."""
         if isinstance(self._storage, FileStorage):
             self._storage.sync()
 
     def _finish(self) -> None:
-        self.sync()  # a job forgets a complete batch, so a power cut must not lose it
+        self.sync()  # a job never writes a complete batch again, so a power cut must not lose it
         self._storage.close()
 
     def _discard(self) -> None:
@@ -378,7 +395,7 @@ class TextFile(FeedFile):
         self.close()
 
     def _restore(self) -> None:
-        """Remove the partial record of a failed write and write the closing again, if possible."""
+        """After a failed write, remove the partial record and write the closing again, if possible."""
         self._outgoing = memoryview(b"")
         self._outgoing_records = 0
         if not isinstance(self._storage, FileStorage):
@@ -395,7 +412,7 @@ class TextFile(FeedFile):
             self._write_now(self.position, self._ending())
 
     def _ending(self) -> bytes:
-        """Return the bytes that complete the file after its last record, or without records."""
+        """Return the bytes that complete the file after its last record, or after its start if there is no record."""
         content = (b"" if self.position else self._format.opening) + self._format.closing
         if self._compression is not None and not content and not self.position:
             return self._compression.compress(b"")

@@ -105,8 +105,9 @@ class CallbackNames:
         )
 
     def _candidates(self, callback: Callable[..., Any]) -> Iterator[str]:
-        """Yield possible names of a callback: its own name, that name as mangled in a class, and names of class
-        attributes.
+        """Yield possible names of a callback.
+
+        These are its own name, that name as mangled in each class, and the names of class attributes with the function.
         """
         name = getattr(callback, "__name__", None)
         classes = type(self._spider).__mro__

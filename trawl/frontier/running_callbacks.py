@@ -1,15 +1,15 @@
-"""A file that records running callbacks, so that the next process can find a page whose callback killed this one.
+"""A file that records running callbacks, so that the next process can find a page whose callback killed this process.
 
-A callback may end its process (a segmentation fault, ``os._exit()``, the kernel's OOM killer). The request is still in
-the store and would be sent again first, so the job would never get past it. Therefore each process has a small file,
-mapped into memory, with one slot per running callback. Taking and clearing a slot only write to memory, without a
-system call. If the process is killed, the kernel still writes the mapped memory to the file. A process keeps its file
-locked, so if a file can be locked, its process has died.
+A callback may kill its process (a segmentation fault, ``os._exit()``, the kernel's OOM killer). Its request is still in
+the store. The next process would send it first and be killed too, so the job could never continue. Therefore each
+process has a small file, mapped into memory, with one slot per running callback. Using or clearing a slot only writes
+to memory, without a system call. If the process is killed, the kernel still writes the mapped memory to the file. A
+process keeps its file locked, so if another process can lock the file, the first process has died.
 
-The file's blocks are written when it is created, because if the disk is full, a write to mapped memory without a block
-ends the process with SIGBUS.
+All blocks of the file are written when it is created. Otherwise, on a full disk, a write to mapped memory would kill
+the process with SIGBUS.
 
-Imported only when a job is opened.
+This module is imported only when a job is opened.
 """
 
 from __future__ import annotations
@@ -47,18 +47,19 @@ _TRIES = 10
 
 
 def key_of(record: Record) -> bytes:
-    """Return a key for a record that stays the same in later runs and after a retry."""
-    if record.fingerprint is None:  # duplicates are wanted, so only their order in the job distinguishes them
+    """Return a key for a record. The key stays the same in later runs and after a retry."""
+    if record.fingerprint is None:  # if duplicates are wanted, only the arrival order distinguishes records
         return record.order.to_bytes(KEY_BYTES, "big", signed=True)
     if len(record.fingerprint) == KEY_BYTES:
         return record.fingerprint
-    return blake2b(record.fingerprint, digest_size=KEY_BYTES).digest()  # a dupefilter of the user may return any length
+    return blake2b(record.fingerprint, digest_size=KEY_BYTES).digest()  # a user's fingerprint may have any length
 
 
 def state_folder(job: str) -> Path:
     """Return the folder of a job that has no directory, and create it if it is missing. Blocks.
 
-    It is below ``$XDG_STATE_HOME``, or in the temporary folder if that can't be written: a container may have no home.
+    It is below ``$XDG_STATE_HOME``, or in the temporary folder if that can't be written. For example, a container may
+    have no home directory.
 
     Args:
         job: The job's address without the password.
@@ -88,8 +89,8 @@ class RunningCallback:
 
     Attributes:
         key: The key of its record, as :func:`key_of` returns it.
-        url: The URL of its page, up to its first 493 bytes.
-        is_lease_lost: Whether it blocked its process until the process had lost its lease on the job.
+        url: The URL of its page, at most the first 493 bytes.
+        is_lease_lost: Whether the callback blocked its process for so long that the process lost its lease on the job.
     """
 
     key: bytes
@@ -98,11 +99,11 @@ class RunningCallback:
 
 
 class RunningCallbacks:
-    """The file of this process. Creating it blocks.
+    """The file of this process. Creating an instance creates the file, and blocks.
 
     Args:
         folder: An existing folder that only this user may write to.
-        slots: Number of callbacks that may run at the same time; at most :data:`MAX_SLOTS` are recorded.
+        slots: Number of callbacks that may run at the same time. At most :data:`MAX_SLOTS` of them are recorded.
 
     Raises:
         OSError: If the file can't be written or locked.
@@ -131,7 +132,7 @@ class RunningCallbacks:
         text = url.encode("utf-8", "replace")[:_URL_BYTES]
         start = slot + _HEAD.size
         self._map[start : start + len(text)] = text
-        # Set the flag last, so that a used slot is complete.
+        # Set the state last, so that a slot in use is always complete.
         _HEAD.pack_into(self._map, slot, _FREE, len(text), key)
         self._map[slot] = _RUNS
         return slot
@@ -143,25 +144,25 @@ class RunningCallbacks:
             self._free.append(slot)
 
     def leave(self, slot: int) -> None:
-        """Leave a slot for the next process that opens the job: this process has lost its lease in the callback."""
+        """Keep a slot for the next process, because this process has lost its lease during the callback."""
         if slot >= 0 and self._map is not None:
             self._map[slot] = _LOST
             self._is_left = True
 
     def close(self) -> None:
-        """Remove the file, unless a slot was left. Blocks. A second call does nothing."""
+        """Remove the file, unless :meth:`leave` has kept a slot. Blocks. A second call does nothing."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             if not self._is_left:
                 with suppress(OSError):
                     self._path.unlink(missing_ok=True)
             if self._map is not None:
-                self._map.close()  # It has a descriptor of its own, which would keep the lock.
+                self._map.close()  # the map has its own descriptor, which would keep the lock
             os.close(descriptor)
 
 
 class LeftFile:
-    """A file that a dead process has left. It stays locked until :meth:`remove` or :meth:`close`.
+    """The file of a dead process. It stays locked until :meth:`remove` or :meth:`close`.
 
     Attributes:
         callbacks: The callbacks that ran when the process died.
@@ -178,7 +179,7 @@ class LeftFile:
     def all_in(cls, folder: Path) -> list[LeftFile]:
         """Return the files of dead processes in a folder. Blocks.
 
-        Links, and files of other users, are ignored.
+        Links and other users' files are ignored.
         """
         found = []
         for path in sorted(folder.glob(f"{_PREFIX}*")):
@@ -187,7 +188,7 @@ class LeftFile:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     status = os.fstat(descriptor)
-                    # If it has no link any more, another process has just read and removed it.
+                    # If the file has no name any more, another process has just read and removed it.
                     is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
                     found += [cls(path, descriptor)] if is_ours else []
                     descriptor = -1 if is_ours else descriptor
@@ -221,7 +222,7 @@ def _create(folder: Path) -> tuple[Path, int]:
         else:
             if os.fstat(descriptor).st_nlink:
                 return path, descriptor
-        os.close(descriptor)  # another process locked it first, as the file of a dead process
+        os.close(descriptor)  # another process has locked it first, because it looked like the file of a dead process
     raise BlockingIOError(f"a new file in {folder} is locked already")
 
 

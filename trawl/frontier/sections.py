@@ -1,8 +1,8 @@
-"""Values that a job saves in addition to its requests, by name and with a version.
+"""Values that a job saves in addition to its requests. Each has a name and a version.
 
-A job outlives the release that created it. If this release can't read a value, because it is damaged or has another
-version, the value is ignored with a warning, and its content (such as the state of a host) is learned again. Data that
-must not be lost (requests, items) is not kept here.
+A later release of trawl may continue a job. If a release can't read a value, because the value is damaged or has
+another version, it logs a warning and ignores the value. The crawl then learns the content again, for example the state
+of a host. Data that must not be lost (requests, items) is stored elsewhere.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Section(Generic[T]):
     """One named value of a job.
 
     Args:
-        name: The name under which it is kept.
-        kind: Its type: any type that msgspec can decode.
-        version: Version of its format. Increase it if an older release would misread the new format or this release the
-            old one.
+        name: The name under which the value is kept.
+        kind: The type of the value, which msgspec must be able to decode.
+        version: Version of the value's format. Increase it if an older release would misread the new format, or if this
+            release would misread the old format.
     """
 
     __slots__ = ("_decoder", "kind", "name", "version")
@@ -88,7 +88,7 @@ class Section(Generic[T]):
 
 
 LATEST = 250_000_000_000
-"""The year 9892, in seconds since the epoch. A later time is damage."""
+"""The year 9892, in seconds since the epoch. A later time means that the value is damaged."""
 
 
 MARKS = 2
@@ -100,12 +100,13 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         spider: The spider's name.
-        cls: The qualified name of its class, without the module, which depends on how the spider is started.
+        cls: The qualified name of the spider's class, without the module. The module depends on how the spider is
+            started.
         begun_at: Wall time at which the job started, in seconds since the epoch.
         runs: Number of runs.
         is_started: Whether ``start()`` was read to its end.
         reason: Why the last run ended; "" during a run and after a kill.
-        marks: Version of the rule for comparing its seen URLs. Since 2 it is the rule of ``w3lib.url``.
+        marks: Version of the rule for comparing its seen URLs. Version 2 is the rule of ``w3lib.url``.
     """
 
     spider: str
@@ -127,18 +128,21 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 JOB_INFO: Section[JobInfo] = Section("job", JobInfo)
-"""Spider and progress of the job."""
+"""The spider and the progress of the job."""
 
 START_ITEMS: Section[int] = Section("start", int)
-"""Number of stored items of ``start()`` until it was read to its end. The next run skips as many."""
+"""Number of stored items of ``start()``, if it was not read to its end. The next run skips this many items."""
 
 LEASES = "frontier.leases"
-"""Name of a saved value: the number of leases, the order of the oldest, and its time in seconds since the epoch."""
+"""Name of a saved value: the number of leases, and the arrival order and start of the oldest.
+
+The start is in seconds since the epoch.
+"""
 
 STATISTICS: Section[dict[str, int | float | str | bool | None]] = Section(
     "statistics", dict[str, int | float | str | bool | None]
 )
-"""All statistics by key, as of the last transaction."""
+"""All statistics by key, as they were in the last transaction."""
 
 
 def statistics_section(job: Job) -> Section[dict[str, int | float | str | bool | None]]:
@@ -150,7 +154,7 @@ def statistics_section(job: Job) -> Section[dict[str, int | float | str | bool |
 def statistics_so_far(job: Job | JobReport) -> dict[str, int | float | str | bool | None]:
     """Return the statistics of a job, summed over its processes.
 
-    For values that are not counts, the largest or the last.
+    For a value that is not a count, this is the largest or the last value.
     """
     total: dict[str, int | float | str | bool | None] = {}
     names = [name for name in sorted(job.kept) if name == STATISTICS.name or name.startswith(f"{STATISTICS.name}.")]

@@ -1,6 +1,6 @@
 """The settings of jobs and frontiers, and the function that creates the frontier named by ``FRONTIER``.
 
-Only the package imports this module. ``trawl.settings`` imports the settings of each package from its ``__init__``.
+Only the package's ``__init__`` imports this module. ``trawl.settings`` imports each package's settings from there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def frontier_function(value: object) -> Callable[[Mapping[str, Any]], Any]:
         inspect.signature(make).bind(None)
     except TypeError as error:
         raise SettingsError(f"{SETTING}: {value!r} has to take the settings: {error}", SETTING) from error
-    except ValueError:  # it has no signature
+    except ValueError:  # some callables have no signature
         pass
     return make  # type: ignore[no-any-return]
 

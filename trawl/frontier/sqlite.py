@@ -5,19 +5,20 @@
     DIR/lock        held while a process has the job
     DIR/job.db      all data; with job.db-wal and job.db-shm next to it while it is open
 
-Theory of operation. The frontier's steps, the saved values and the outbox share one :class:`Transactions`, a group
-commit. A task submits a *step* and waits until it is on disk. The first task after a transaction was closed leads the
-next one. It lets all tasks that are about to run submit their steps, waits for the previous transaction, closes its
-own, and runs all its steps in a thread. The busier the crawl, the larger the transactions, and no task waits for a
-timer. SQLite sees a single writer.
+Theory of operation. One :class:`Transactions` commits the frontier's steps, the saved values and the outbox in groups.
+A task submits a *step* and waits until it is on disk. The first task that submits a step to a new transaction leads the
+transaction. It lets other ready tasks submit steps too, waits until the previous transaction has ended, closes the new
+transaction to further steps, and runs all steps in a thread. In a busy crawl the transactions are larger, and no task
+waits for a timer. SQLite sees a single writer.
 
-A step has two halves. ``run`` works on the database, in the thread. ``applied`` gets its result in Trio's thread when
-the transaction has ended, in the order of the steps and before any other task runs. So memory always matches the
-database after some transaction.
+A step has two functions. ``run`` changes the database in the thread. When the transaction has ended, ``applied``
+receives the result of ``run`` in Trio's thread. The ``applied`` functions are called in the order of the steps, before
+any other task runs. So memory always matches the state of the database after a transaction.
 
-A transaction that fails is rolled back, and nothing is written after it, because memory might be ahead of the disk.
+If a transaction fails, it is rolled back, and nothing more is written, because memory may then contain changes that are
+not on the disk.
 
-Imported only when a job in a directory is opened, so that other crawls do not load sqlite3.
+This module is imported only when a job in a directory is opened, so that other crawls do not load sqlite3.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ _WRITTEN = StepResult()
 
 
 class SqliteJob(Job):
-    """A job in a directory. Creating it opens the job and blocks; use :func:`open_job`.
+    """A job in a directory. Creating an instance opens the job, and blocks. Use :func:`open_job` instead.
 
     Attributes:
         transactions: Its transactions.
@@ -87,7 +88,7 @@ class SqliteJob(Job):
 
     def __init__(self, directory: Path, blocking: Blocking) -> None:
         _make(directory)
-        # Lock before opening the database, so that a job in use is not even opened.
+        # Lock the job first, so that the database of a job in use is not even opened.
         self._lock = JobLock(directory)
         try:
             try:
@@ -114,7 +115,7 @@ class SqliteJob(Job):
         self._blocking = blocking
         self._stored_start = start
         self._stored_end = end
-        self._last_position = end  # last item put in, committed or not; for use in transactions
+        self._last_position = end  # position of the last item, committed or not; used in transactions
         self._is_open = True
 
     @property
@@ -135,7 +136,7 @@ class SqliteJob(Job):
 
         def run(connection: sqlite3.Connection) -> tuple[int | None, int]:
             first = write(connection, step, self.row_counts)
-            # Spilled items come first, because the request yielded them before the items in memory.
+            # Spilled items come first, because the request yielded them before the items of this step.
             if step.is_spilled:
                 assert step.ended is not None
                 self._last_position += take_spilled(connection, step.ended[0], self._last_position)
@@ -152,7 +153,7 @@ class SqliteJob(Job):
         return await self.transactions.execute(run, hear)
 
     async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
-        """Read the first records of lanes, each given by its number and a limit. A checkpoint."""
+        """Read the first records of lanes, which are passed as numbers and limits. A checkpoint."""
         await self.transactions.execute(partial(read_lanes, wanted=wanted), applied, is_writing=False)
 
     async def read_seen(self, marks: Sequence[bytes], applied: Callable[[set[bytes]], T]) -> T:
@@ -165,7 +166,7 @@ class SqliteJob(Job):
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
         """Read the initial state of a frontier. A checkpoint."""
-        # Check before writing. A clock is rarely set back, and a transaction that only reads needs no commit.
+        # Check first in a transaction that only reads, because it needs no commit, and a clock is rarely set back.
         if await self.transactions.execute(partial(is_clock_set_back, now=now), as_is, is_writing=False):
             await self.transactions.execute(partial(bring_forward, now=now), as_is)
         step = partial(read_snapshot, max_marks=max_marks, row_counts=self.row_counts)
@@ -178,7 +179,7 @@ class SqliteJob(Job):
         return await self.transactions.execute(partial(requeue, now=now, wanted=GIVEN_UP), as_is)
 
     async def sync(self) -> None:
-        """Write everything kept so far to the disk itself, so that it survives a power cut. A checkpoint.
+        """Write all values kept so far to the disk itself, so that they survive a power cut. A checkpoint.
 
         Raises:
             JobError: If it can't be written.
@@ -194,14 +195,14 @@ class SqliteJob(Job):
         if not self._is_open:
             await trio.lowlevel.checkpoint()
             return
-        with trio.CancelScope(shield=True):  # takes only as long as the disk needs, like each commit
+        with trio.CancelScope(shield=True):  # takes only as long as a commit
             try:
                 if self.failure is None:
                     await self.commit()
             finally:
                 self._is_open = False
                 await self._blocking.run(self._connection.close)  # noqa: ASYNC102 - shielded
-                # Write it before the release, because the next process reads it as soon as it has the lock.
+                # Write the error before the release, because the next process reads it as soon as it has the lock.
                 if self.failure is not None:
                     self._lock.write_error(str(self.failure).removeprefix(f"job {self.directory}: "))
                 self._lock.release()
@@ -216,7 +217,7 @@ class SqliteJob(Job):
         )
 
     def _in_transaction(self) -> Callable[[sqlite3.Connection], None]:
-        """Return a function that writes all changes other than steps at the end of the next transaction."""
+        """Return a function for the end of the next transaction. It writes all changes that are not part of a step."""
         changed, unspilled = self._beside()
         start = self.outbox.start
 
@@ -230,7 +231,7 @@ class SqliteJob(Job):
                     connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, blob))
             self._write_outbox(connection, start)
             self.row_counts.write(connection)
-            if self._is_older:  # an older release could not read all of it, and must not continue it
+            if self._is_older:  # an older release can't read the new content, and must not continue the job
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 self._is_older = False
 
@@ -251,7 +252,7 @@ async def open_job(directory: str | PathLike[str], blocking: Blocking) -> Sqlite
     """Open the job in ``directory``, which is created if it is missing. A checkpoint.
 
     Args:
-        directory: A new directory, an empty one, or one with a job.
+        directory: A directory that does not exist yet, is empty, or contains a job.
         blocking: Runs blocking calls.
 
     Raises:
@@ -265,10 +266,11 @@ def _prepare(connection: sqlite3.Connection) -> bool:
     """Check that the database can be written, remove spilled items, and return whether an older release created it."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # nothing is written until a commit
+    # Check that the database can be written. This is not committed.
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("ROLLBACK")
     if connection.execute("SELECT 1 FROM spilled LIMIT 1").fetchone():
-        # The requests of these items are pending again, and will yield them again.
+        # The requests that yielded these items are pending again, and will yield them again.
         connection.execute("DELETE FROM spilled")
     is_older: bool = version < SCHEMA_VERSION
     return is_older
@@ -294,7 +296,7 @@ def _make(directory: Path) -> None:
 
 
 def _tell_of_empty(database: Path) -> None:
-    """Warn about an empty database. A kill during creation leaves one, but a user may have expected more in it."""
+    """Warn about an empty database. A kill during creation leaves such a file, but the user may expect data in it."""
     with suppress(OSError):
         if not database.stat().st_size:
             words = "job %s: its %s is empty, as after a kill before the first write: the job starts again"
@@ -312,7 +314,10 @@ class _Step:
 
 
 class _Transaction:
-    """Steps of one transaction, and the tasks that wait for it. An event and a shield per task would cost 10 µs."""
+    """The steps of one transaction, and the tasks that wait for it.
+
+    An event and a cancel scope per task would cost 10 µs.
+    """
 
     __slots__ = ("is_synced", "is_writing", "steps", "waiting")
 
@@ -323,7 +328,7 @@ class _Transaction:
         self.waiting: list[trio.lowlevel.Task] = []
 
     async def ended(self) -> None:
-        """Wait until the transaction has ended. Cancelling takes effect later."""
+        """Wait until the transaction has ended. A cancellation takes effect after that."""
         self.waiting.append(trio.lowlevel.current_task())
         await trio.lowlevel.wait_task_rescheduled(_not_now)
 
@@ -341,11 +346,11 @@ class Transactions:
     """The transactions of one database.
 
     Args:
-        connection: The database in autocommit mode, for exclusive use.
+        connection: The database in autocommit mode. No other object may use the connection.
         blocking: Runs blocking calls.
         directory: The job's directory, for errors.
-        beside: Called in Trio's thread just before a transaction that writes. It returns the function to run last in
-            it.
+        beside: Called in Trio's thread just before a transaction that writes. It returns a function that runs at the
+            end of the transaction.
 
     Attributes:
         committed: Number of committed transactions.
@@ -380,13 +385,13 @@ class Transactions:
     ) -> U:
         """Run a step in the next transaction, and return the value of ``applied``. A checkpoint.
 
-        Cancelling takes effect before the step is submitted. After that the step is carried out.
+        A cancellation takes effect only before the step is submitted. After that, the step is always carried out.
 
         Args:
-            run: Works on the database. It must raise only SQLite's errors.
+            run: Reads or changes the database. It must raise only errors of SQLite.
             applied: Updates memory with the result.
             is_writing: Whether it changes the database. A transaction that only reads takes no lock for writing.
-            is_synced: Whether this and all earlier transactions must be on the disk itself when this returns.
+            is_synced: Whether this transaction and all earlier ones must be on the disk itself when this returns.
 
         Raises:
             JobError: If the database can't be read or written, now or before. No change of the transaction was made.
@@ -402,7 +407,8 @@ class Transactions:
             await transaction.ended()
         else:
             transaction = self._open = _Transaction(step, is_writing=is_writing, is_synced=is_synced)
-            # This task leads the transaction for others too, so cancelling it must not cancel their steps.
+            # This task leads the transaction for other tasks too, so if it is cancelled, their steps must still be
+            # carried out.
             with trio.CancelScope(shield=True):
                 await self._lead(transaction)
         self.check()
@@ -415,7 +421,7 @@ class Transactions:
 
     async def _lead(self, transaction: _Transaction) -> None:
         try:
-            await trio.lowlevel.checkpoint()  # lets tasks that are about to run submit too
+            await trio.lowlevel.checkpoint()  # first let other ready tasks submit their steps
             # Other tasks can join this transaction until the running one ends.
             while self._running is not None:
                 await self._running.ended()
@@ -467,7 +473,7 @@ class Transactions:
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
-    """Roll back a transaction that failed. After some errors, SQLite has already done it."""
+    """Roll back a transaction that failed. After some errors, SQLite has already rolled it back."""
     if connection.in_transaction:
         with suppress(sqlite3.Error):  # the first error describes the cause
             connection.execute("ROLLBACK")

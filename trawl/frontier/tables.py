@@ -1,19 +1,19 @@
-"""A job's database: its tables, its version, opening it, and the SQL on its tables.
+"""A job's database: its tables and version, the functions that open it, and all SQL for its tables.
 
-``synchronous`` is NORMAL, not FULL. With a write-ahead log, this means that a transaction was written to the operating
-system when its commit returns, so killing the process loses nothing. A power cut or a kernel crash can lose the last
-transactions as a whole, but never a part of one and never an earlier one. Pages fetched in those seconds are then
-fetched again. FULL would prevent that, but add one ``fsync`` to each commit, which takes 1 to 10 ms on common disks.
-Only commits that other files depend on use FULL.
+The setting ``synchronous`` is NORMAL, not FULL. With a write-ahead log, NORMAL means that a transaction has been passed
+to the operating system when its commit returns, so killing the process loses nothing. A power cut or a kernel crash can
+lose the last few transactions. It never loses a part of a transaction, or a transaction without those after it. The
+pages fetched in the lost transactions are then fetched again. FULL would prevent this, but it would add one ``fsync``
+to each commit, which takes 1 to 10 ms on common disks. FULL is used only for a commit on which other files depend.
 
-The content of a job's directory is not trusted. The schema must be exactly ours (a trigger or a view would run with our
-commands), functions in a schema are off, and no extension can be loaded.
+The content of a job's directory is not trusted. The schema must be exactly trawl's, because a trigger or a view would
+run with trawl's statements. SQL functions in a schema are disabled, and no extension can be loaded.
 
-Each function on the tables runs inside a transaction. Reads include the checks that cost almost nothing: the types of
-values, which SQLite does not enforce, and missing rows. Another program may have changed the database, and a silent
-loss is worse than an error.
+Each function on the tables runs inside a transaction. Another program may have changed the database, and a silent loss
+is worse than an error. So the functions that read also check for missing rows, and check the types of values, which
+SQLite does not enforce. These checks take almost no time.
 
-Length: all SQL on the tables is in one place, where it can be compared with their schema.
+Length: all SQL for the tables is in one module, where it can be compared with the schema.
 """
 
 from __future__ import annotations
@@ -61,26 +61,26 @@ DATABASE_NAME = "job.db"
 """Name of the database in a job's directory."""
 
 SCHEMA_VERSION = 2
-"""Version of the schema, increased with every change that an older trawl can't handle.
+"""Version of the schema. It is increased with each change that an older release of trawl can't handle.
 
-Version 2 has a separate lane for held requests, and counts of rows. The first transaction changes a job of version 1 to
+Version 2 added a separate lane for held requests, and counts of rows. In a job of version 1, the first transaction sets
 version 2.
 """
 
 APPLICATION_ID = 0x7472776C
-"""Marks the file as a job: ``trwl``."""
+"""SQLite's application id of a job's database: the bytes ``trwl``."""
 
 BUSY_SECONDS = 5.0
-"""Seconds for which another program may lock the database before an error is raised."""
+"""Seconds to wait for another program that locks the database, before an error is raised."""
 
 CACHE_BYTES = 16 << 20
 """Size of SQLite's cache in memory, in bytes."""
 
 LOG_PAGES = 4000
-"""Number of 4 KiB pages in the write-ahead log after which they are copied to the database."""
+"""Number of 4 KiB pages in the write-ahead log at which SQLite copies them to the database."""
 
 _HEADER_BYTES = 100
-"""A database is larger than this."""
+"""Size of the header of a database, in bytes. A database is larger."""
 
 _TABLES = (
     # A pending request, leased or not. `ord` is its arrival order. The index sorts the requests of a lane.
@@ -100,7 +100,7 @@ _TABLES = (
 
 
 def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
-    """Open the job's database for writing, and return it and whether it was created by this call.
+    """Open the job's database for writing. Return the connection, and whether this call has created the database.
 
     Raises:
         sqlite3.Error: If it can't be opened, read or written.
@@ -108,7 +108,7 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
         UsageError: If it is not a job.
     """
     _look_at_file(directory)
-    # Several threads use it, one at a time. sqlite3's own check would reject any second thread.
+    # Several threads use the connection, one at a time. sqlite3's own check would refuse all but one thread.
     connection = sqlite3.connect(
         directory / DATABASE_NAME, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
@@ -131,9 +131,9 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
 def connect_to_read(directory: Path) -> sqlite3.Connection:
     """Open the job's database for reading, while another process may be using it.
 
-    SQLite creates files next to a database to read it, and removes them only with write access. So a job that is not in
-    use, which has no log, is opened for writing, but nothing is written. If files can't be created, for example on a
-    read-only disk, it is opened as immutable.
+    To read a database, SQLite creates files next to it, and it removes them only if it has write access. A database
+    without a log is not in use, so it is opened with write access, although nothing is written. If files can't be
+    created, for example on a read-only disk, the database is opened as immutable.
 
     Raises:
         sqlite3.Error: If it can't be opened or read.
@@ -165,9 +165,9 @@ def connect_to_read(directory: Path) -> sqlite3.Connection:
 
 
 def _look_at_file(directory: Path) -> None:
-    """Raise an error for a file that others may write, that SQLite would overwrite, or that leads it to another file.
+    """Raise an error for a file that other users may write, that SQLite would overwrite, or that is a link.
 
-    SQLite treats an empty file, or a file of a few bytes, as a new database, and deletes its log.
+    SQLite treats an empty or very short file as a new database, and deletes its log.
     """
     database, log = directory / DATABASE_NAME, _log_of(directory)
     check_directory(directory)
@@ -199,7 +199,7 @@ def _configure(connection: sqlite3.Connection) -> None:
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
-    """Return whether nothing was ever written, because the file is new or its first process was killed too early."""
+    """Return whether nothing was ever committed, because the file is new or its first process was killed early."""
     tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return not tables and not _pragma(connection, "application_id")
 
@@ -247,9 +247,9 @@ _FIRST = "SELECT ord, lane, priority, share, record FROM request WHERE lane = ? 
 
 
 class RowCounts:
-    """Counts of rows, stored with each transaction and compared when the job is opened, to detect lost rows.
+    """Counts of rows. They are stored with each transaction and compared when the job is opened, to detect lost rows.
 
-    A job of an earlier release has none yet.
+    A job of an earlier release has no stored counts yet.
 
     Attributes:
         requests: Number of requests, leased or not.
@@ -264,7 +264,7 @@ class RowCounts:
         self._stored = (0, 0)
 
     def compare(self, connection: sqlite3.Connection, requests: int, seen: int) -> None:
-        """Compare the counted rows with the stored counts, and start with them.
+        """Compare the counted rows with the stored counts, and set the counts to the counted rows.
 
         Raises:
             sqlite3.DatabaseError: If they differ from the counts of the last transaction.
@@ -302,8 +302,8 @@ def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
     """Return the positions of the last item that the feeds have written and of the last item in the outbox.
 
     Raises:
-        sqlite3.DatabaseError: If its first or last items are missing. Items missing in between are detected when they
-            are read.
+        sqlite3.DatabaseError: If the first or last items are missing. If items between them are missing, reading them
+            raises the error.
     """
     state = dict(connection.execute("SELECT name, value FROM state"))
     start, end = state.get("outbox_start", 0), state.get("outbox_end", 0)
@@ -319,16 +319,16 @@ def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: Ro
     """Return the state of the database. Its ``marks`` are None if there are more than ``max_marks``.
 
     Raises:
-        sqlite3.DatabaseError: If it is not as the last transaction left it.
+        sqlite3.DatabaseError: If it differs from the state that the last transaction stored.
     """
     counts = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
     held = sum(pending for lane, pending in counts if lane == HELD)
     counts = [(lane, pending) for lane, pending in counts if lane != HELD]
     lanes = [(pending, _heads(connection, lane, 1)[0]) for lane, pending in counts]
-    # If depth first, the orders are negative.
+    # In a depth-first crawl the orders are negative.
     lanes.sort(key=lambda lane: abs(lane[1][0]))
     edges = [
-        abs(connection.execute(f"SELECT {edge}(ord) FROM {table}").fetchone()[0] or 0)  # negative if depth first
+        abs(connection.execute(f"SELECT {edge}(ord) FROM {table}").fetchone()[0] or 0)  # negative if depth-first
         for table in ("request", "failed")
         for edge in ("min", "max")
     ]
@@ -346,9 +346,9 @@ def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: Ro
 
 
 def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> int | None:
-    """Write a step, except the items that enter the outbox.
+    """Write a step, except its items for the outbox.
 
-    Returns the time of the first held request if the step wants it; None otherwise, or if there is none.
+    Returns the time of the first held request; None if there is none, or if the step does not request this time.
     """
     if step.ended is not None:
         _end(connection, step.ended[0], step.failed, row_counts)
@@ -358,7 +358,7 @@ def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> 
         row_counts.requests += len(step.rows)
     marks = [(mark,) for mark in step.marks if mark is not None]
     if marks:
-        # Sort them, so that neighbors go to the same pages of the tree.
+        # Sort the marks, so that neighboring marks are written to the same pages of the tree.
         new = connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", sorted(marks))
         row_counts.seen += new.rowcount
     if step.spilled:
@@ -370,7 +370,7 @@ def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> 
 
 
 def _end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None, row_counts: RowCounts) -> None:
-    """Remove a request, or move it to the failed requests if ``failed`` has the reason and the wall time."""
+    """Remove a request. If ``failed`` has a reason and a wall time, add it to the failed requests."""
     if failed is not None:
         connection.execute(
             "INSERT INTO failed SELECT ord, lane, ?, ?, record FROM request WHERE ord = ?",
@@ -392,7 +392,7 @@ def requeue(connection: sqlite3.Connection, now: float, wanted: str = "true") ->
     """Queue failed requests again, as if they had never been sent, and return their number.
 
     Args:
-        connection: A connection in a transaction, before the rows were counted.
+        connection: A connection in a transaction. The rows must not have been counted yet.
         now: The wall time, in seconds since the epoch.
         wanted: SQL condition for the requests.
     """
@@ -423,7 +423,7 @@ def take_spilled(connection: sqlite3.Connection, order: int, last: int) -> int:
 
 
 def read_outbox(connection: sqlite3.Connection, position: int, limit: int) -> list[OutboxItem]:
-    """Return up to ``limit`` items after ``position`` from the outbox, fewer if they are large.
+    """Return up to ``limit`` items after ``position`` from the outbox, or fewer if the items are large.
 
     Raises:
         sqlite3.DatabaseError: If one of them is missing or not bytes.
@@ -465,13 +465,13 @@ def _heads(connection: sqlite3.Connection, lane: int, limit: int) -> list[Row]:
 
 
 def which_are_seen(connection: sqlite3.Connection, marks: Sequence[bytes]) -> set[bytes]:
-    """Return the seen ``marks``."""
+    """Return those of ``marks`` that were seen."""
     statement = "SELECT 1 FROM seen WHERE fingerprint = ?"
     return {mark for mark in marks if connection.execute(statement, (mark,)).fetchone() is not None}
 
 
 def due(connection: sqlite3.Connection, now: int) -> list[Row]:
-    """Return the first requests that are due at ``now``, in microseconds since the epoch."""
+    """Return the first held requests that are due at ``now``, in microseconds since the epoch."""
     statement = (
         "SELECT ord, lane, priority, share, record FROM request WHERE lane = ? AND priority <= ?"
         " ORDER BY priority, share, ord LIMIT ?"
@@ -488,7 +488,7 @@ def _first_due(connection: sqlite3.Connection) -> int | None:
 
 
 def is_clock_set_back(connection: sqlite3.Connection, now: float) -> bool:
-    """Return whether the newest held request was stored later than ``now``, in seconds since the epoch."""
+    """Return whether the newest held request was stored after ``now``, which is in seconds since the epoch."""
     statement = "SELECT record FROM request WHERE lane = ? ORDER BY abs(ord) DESC LIMIT 1"
     row = connection.execute(statement, (HELD,)).fetchone()
     if row is None:
@@ -498,10 +498,13 @@ def is_clock_set_back(connection: sqlite3.Connection, now: float) -> bool:
 
 
 def bring_forward(connection: sqlite3.Connection, now: float) -> None:
-    """Shorten waits if the clock was set back to ``now``, so that none exceeds the wait when its request was stored."""
+    """Shorten the waits of held requests if the clock was set back to ``now``.
+
+    Then no request waits longer than its remaining wait was when it was stored.
+    """
     last = -(2**63)
-    # Sort by order, which does not change. The times change here, so some requests would be read twice if sorted by
-    # time.
+    # Sort by arrival order, which does not change. This loop changes the times, so if the requests were sorted by time,
+    # some would be read twice.
     statement = "SELECT ord, record FROM request WHERE lane = ? AND ord > ? ORDER BY ord LIMIT ?"
     while rows := connection.execute(statement, (HELD, last, AT_ONCE)).fetchall():
         last = rows[-1][0]

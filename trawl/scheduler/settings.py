@@ -1,6 +1,6 @@
-"""Settings of the scheduler: what it admits, and in which order.
+"""Settings of the scheduler: which requests it admits, and in which order it sends them.
 
-A module of its own, as in other packages: a msgspec struct is not compiled, and the rules are.
+This is a separate module, as in other packages, because the admission rules are compiled but a msgspec struct is not.
 """
 
 from __future__ import annotations

@@ -686,9 +686,7 @@ class RedisJob(Job):
 def _write(
     step: Step, args: list[bytes | str | int], keys: Keys, session: int, number_of: Callable[[str], int]
 ) -> list[int]:
-    """Append a step's operations for ``apply.lua``, and return the indexes of the rows that it stores only if they are
-    new.
-    """
+    """Append a step's operations for ``apply.lua``, and return the indexes of rows that it stores only if new."""
     new = []
     if step.ended is not None:
         if step.failed is None:

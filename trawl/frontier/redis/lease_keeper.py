@@ -85,8 +85,7 @@ class LeaseKeeper:
                 self._is_over.set()
 
     def _silence(self) -> float:
-        """Return the seconds since the event loop last ran or the thread last renewed the lease, whichever was later.
-        """
+        """Return the seconds since the event loop ran or the thread renewed the lease, whichever was later."""
         return time.monotonic() - max(self._beat, self._renewed_at)
 
     def _explain(self, seconds: float) -> None:

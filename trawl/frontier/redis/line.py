@@ -1,21 +1,23 @@
-"""The line of shared scopes in the server: asks, tokens, and their reports (``line.lua``).
+"""The client for shared scopes. A queue in the server, the *line*, grants tokens for sends (``line.lua``).
 
-Theory of operation. Two tasks, each with its own connection, start when a shared scope is first used::
+Theory of operation. When a shared scope is first used, two tasks start, each with its own connection. An *ask* is a
+request for a token, and a *token* is the right to one send::
 
     ask, sent, released, limits   ──► one round trip at a time ──► line.lua ──► serves the lines of open scopes
     tokens, limits of others     ◄── news of this session, a stream that is read continuously
 
-Only durations cross between machines. A token holds the time to wait, counted from its arrival. A send is reported with
-its age, so the server dates it to the arrival of the report minus that age, and never before the send. If the reply to
-a round trip is lost, its operations are sent again. Each ask has a number, so the server applies each of its steps only
-once.
+Machines exchange only durations, because their clocks differ. A token contains the time to wait, counted from its
+arrival. A report of a send contains the time since the send. The server subtracts it from the arrival of the report, so
+its result is never earlier than the send. If the response to a round trip is lost, the same operations are sent again.
+Each ask has a number, so the server applies each of its operations only once.
 
-A session with asks or tokens contacts the server at least once a second. After five silent seconds the server removes
-the session from the line, and the session asks again by itself. Its tokens are valid until their deadlines, when they
-count as sent. After a lease and a heartbeat, its places go to other sessions. Before that, the session cuts off its
-requests in flight, as it does when the job's lease ends.
+A session with asks or tokens contacts the server at least once per second. After five seconds without contact, the
+server removes the session from the line. The session asks again when it next reaches the server. Its tokens stay valid
+until their deadlines, and then count as sent. After one lease and one heartbeat without contact, the server gives the
+session's places to other sessions. Before that time, the session cancels its requests in flight, as it does when the
+job's lease ends.
 
-Only a job in a server creates a line, because granting shared scopes needs separate connections and a script.
+Only a job in a server has this client, because shared scopes need separate connections and a script.
 """
 
 from __future__ import annotations
@@ -44,30 +46,31 @@ HEARTBEAT = 1.0
 """Maximum seconds between two round trips while there are asks or tokens."""
 
 TOKEN_SECONDS = 5.0
-"""Seconds for which a token is valid, counted from the time for which it was issued."""
+"""Seconds for which a token is valid. They start at the time at which the token allows the send."""
 
-_MARGIN = 0.25  # seconds before its deadline when a token expires here, because clocks of two machines drift
-_ROUNDING = 1e-5  # seconds: clocks count microseconds
+# Seconds by which a token expires here before its deadline in the server, because the machines' clocks drift.
+_MARGIN = 0.25
+_ROUNDING = 1e-5  # seconds; clocks count microseconds
 _LEAVE_SECONDS = 1.0
 _NEWS_SECONDS = 2.0
 _MAX_OPERATIONS = 500
 _MAX_LOOKS = 100
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_SAID_AT = 1.0  # seconds: log the outage when the pause reaches this length
+_SAID_AT = 1.0  # seconds; the outage is logged when the pause reaches this length
 _PRIORITIES = 1 << 63
 
 
 @attrs.define(eq=False)
 class _TokenRequest:
-    """An ask and its state.
+    """An ask for a token, and its state.
 
     Attributes:
         scopes: Requested scopes: ids as stored in the server, and amounts.
         priority: Priority as stored in the server.
-        lead: Seconds that its request needs to reach the wire.
-        reason: Reason why it waits.
-        is_waiting: Whether it has no token yet.
-        intervals: Seconds for which each scope sends nothing after its send.
+        lead: Seconds from the grant until the request is sent.
+        reason: Why the ask waits.
+        is_waiting: Whether the ask has no token yet.
+        intervals: For each scope, the seconds after this send for which the scope sends nothing.
     """
 
     scopes: list[tuple[str, float]]
@@ -80,7 +83,7 @@ class _TokenRequest:
 
 @attrs.define(eq=False)
 class _SendRecord:
-    """A send to report: its time, and the seconds for which each scope sends nothing after it."""
+    """A send to report, with its time and, for each scope, the seconds after it for which the scope sends nothing."""
 
     number: int
     at: float
@@ -88,13 +91,14 @@ class _SendRecord:
 
 
 class SharedScopeClient:
-    """The client of a job for the scopes that its processes share. :meth:`run` is its task.
+    """The client of a job for the scopes that its processes share. Its task is :meth:`run`.
 
     Args:
         address: Address of the job.
         session: The name of this process's session: letters and digits.
-        life: Seconds of its lease. A session that is silent for this time and a heartbeat loses its places.
-        lease: The lease, which must not outlast the places.
+        life: Length of the session's lease, in seconds. After this time and a heartbeat without contact, it loses its
+            places.
+        lease: The session's lease. It must end before the places are lost.
         connect: Makes a connection.
     """
 
@@ -117,10 +121,11 @@ class SharedScopeClient:
         self._number = 0
         self._corrections = 0
         self._heard = "0-0"
-        self._ahead = -math.inf  # lower bound of event loop time minus server time, from the latest round trip
-        self._began_at = math.inf  # the first round trip
-        self._heard_at = -math.inf  # the start of the latest round trip
-        self._tokens = 0  # asks that are not waiting
+        # Lower bound of event loop time minus server time, from the latest round trip.
+        self._ahead = -math.inf
+        self._began_at = math.inf  # start of the first round trip
+        self._heard_at = -math.inf  # start of the latest round trip
+        self._tokens = 0  # number of asks that have a token
         self._call_at = -math.inf
         self._is_known = False
         self._stirred = trio.Event()
@@ -130,11 +135,14 @@ class SharedScopeClient:
     # Methods for the scheduler and the throttle.
 
     def listen(self, came: Callable[[Token], None], adopt: Callable[[str, bytes, float], None]) -> None:
-        """Set the functions to call with a token, and with the limits that another session has learned."""
+        """Set two functions.
+
+        ``came`` is called with each token, and ``adopt`` with limits that another session has learned.
+        """
         self._came, self._adopt = came, adopt
 
     def ask(self, scopes: Sequence[tuple[str, float]], priority: int, lead: float = 0.0) -> int:
-        """Ask for a token. Returns the number of the ask."""
+        """Ask for a token, and return the number of the ask."""
         self._number += 1
         written = [(quote(id, safe=""), amount) for id, amount in scopes]
         reason = Reason(scopes[0][0], "line", math.inf, "waiting for the server")
@@ -154,7 +162,7 @@ class SharedScopeClient:
             self.written(number, now)
 
     def written(self, number: int, now: float) -> None:
-        """Record that the write of that request has ended."""
+        """Record that the request of a token was completely written."""
         send, ask = self._sends.get(number), self._asks.get(number)
         if send is not None:
             send.at = now
@@ -167,7 +175,7 @@ class SharedScopeClient:
         self._end(number, "F")
 
     def publish(self, scope_id: str, limits: SharedLimits, *, is_new: bool = False) -> None:
-        """Put limits in force for all sessions."""
+        """Set the limits of a scope for all sessions."""
         id = quote(scope_id, safe="")
         known = 0 if is_new else self._versions.get(id, 0)
         self._versions[id] = known + 1
@@ -183,7 +191,7 @@ class SharedScopeClient:
         self._put(("M", quote(scope_id, safe=""), repr(remaining)))
 
     def why(self, number: int) -> Reason:
-        """Return why an ask waits, from the latest report of the server."""
+        """Return why an ask waits, according to the server's latest report."""
         return self._asks[number].reason
 
     def _end(self, number: int, how: str) -> None:
@@ -205,7 +213,7 @@ class SharedScopeClient:
     # The tasks.
 
     async def run(self) -> None:
-        """Exchange messages with the server until cancelled, then try to leave the line within a second. A checkpoint.
+        """Exchange messages with the server until cancelled. Then try for one second to leave the line. A checkpoint.
 
         Raises:
             JobError: If the server refuses an operation.
@@ -221,7 +229,7 @@ class SharedScopeClient:
                 self._stirred.set()
 
     async def _work(self) -> None:
-        with self._scope:  # shielded, because leaving needs a connection that was not cancelled
+        with self._scope:  # shielded, because the client leaves through a connection that must not be cancelled
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep, self._listen)
                 await self._keep(self._talk)
@@ -236,7 +244,8 @@ class SharedScopeClient:
                     await use(server)
                     return
             except StoreConnectionError as error:
-                if pause >= _SAID_AT > pause / 2.0 and self._lease.away_since is None:  # the job logs other outages
+                # If the job has noticed the outage, it has logged it already.
+                if pause >= _SAID_AT > pause / 2.0 and self._lease.away_since is None:
                     words = "job %s: no response from its server for shared scopes (%s): requests that need them wait"
                     logger.warning(words, self._address.shown, error)
             await trio.sleep(pause * random.uniform(0.5, 1.0))
@@ -264,8 +273,8 @@ class SharedScopeClient:
         for each in told:
             if isinstance(each, _SendRecord) and self._sends.get(each.number) is each:
                 del self._sends[each.number]
-        # Move these asks to the end of the dict, because each round reports the first ones.
-        for _, number in looks:  # later rounds report the others
+        # Move these asks to the end of the dict, because each round trip asks about the first ones.
+        for _, number in looks:  # the next round trips ask about other asks
             if number in self._asks:
                 self._asks[number] = self._asks.pop(number)
         self._hear(answer, began)
@@ -307,7 +316,7 @@ class SharedScopeClient:
         now = trio.current_time()
         for each in operations:
             if isinstance(each, _SendRecord):
-                age = math.floor((now - each.at) * 1e6)  # round down, so that the send never counts too early
+                age = math.floor((now - each.at) * 1e6)  # round down, so that the server never dates the send too early
                 args += ("S", each.number, age, len(each.intervals), *map(_micro, each.intervals))
             elif each[0] == "A":
                 ask = self._asks.get(each[1])
@@ -346,7 +355,7 @@ class SharedScopeClient:
 
 
 def _micro(seconds: float) -> int:
-    """Round up to microseconds, so that no limit gets shorter."""
+    """Return seconds in microseconds, rounded up so that no limit gets shorter."""
     return math.ceil(seconds * 1e6)
 
 

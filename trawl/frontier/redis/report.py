@@ -1,7 +1,7 @@
-"""Reports on a job in a server, for ``trawl job``. :mod:`trawl.frontier.inspect` does the same for a directory.
+"""Reports on a job in a server, for ``trawl job``. For a directory, :mod:`trawl.frontier.inspect` has these reports.
 
-Reading does not disturb the processes of the job. Queueing failed requests again joins the job for a moment. These
-functions call ``trio.run`` themselves.
+Reading does not disturb the processes of the job. To queue failed requests again, this process joins the job for a
+moment. These functions call ``trio.run`` themselves.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def inspect_job(url: str, *, has_scopes: bool = True) -> JobReport:
         has_scopes: Whether to count the pending requests by scope, which reads every lane of the job.
 
     Raises:
-        JobError: If the server does not respond or refuses, or another release wrote the job.
+        JobError: If the server does not respond, refuses a command, or has a job that another release wrote.
         UsageError: If there is no job, or the address is wrong.
     """
     return _asked(url, partial(_report, has_scopes=has_scopes))
@@ -80,11 +80,11 @@ def failures(url: str, limit: int, *, are_given_up: bool = False) -> list[Failur
 
 
 def requeue_failed(url: str, now_utc: datetime) -> int:
-    """Queue the failed requests again, each at its old place and with all its retries, and return their number.
+    """Queue the failed requests again, each at its old place and with all retries available, and return their number.
 
     Args:
         url: The job's address.
-        now_utc: The wall time. A host that was given up before it may be tried again.
+        now_utc: The current wall time. A host that was given up before this time may be tried again.
 
     Raises:
         JobError: If the server does not respond or refuses.
@@ -101,7 +101,7 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
 
 
 def wish(url: str, what: str) -> None:
-    """Set what the processes of a job should do. They see it with their next renewals.
+    """Request that the processes of a job pause, stop or continue. Each process sees this when it renews its lease.
 
     Args:
         url: The job's address.
@@ -151,7 +151,7 @@ _Ask = Callable[[Call], Awaitable[Any]]
 
 
 def _asked(url: str, read: Callable[[_Ask, Keys, Address], Awaitable[T]]) -> T:
-    """Run ``read`` on an existing job, with a new connection."""
+    """Run ``read`` on an existing job through a new connection."""
     address = Address.parse(url)
 
     async def run() -> T:
@@ -163,7 +163,7 @@ def _asked(url: str, read: Callable[[_Ask, Keys, Address], Awaitable[T]]) -> T:
                 except (ValueError, TypeError, IndexError) as error:
                     words = f"job {address.shown}: its content can't be read: {error}"
                     raised = JobError(words, address.shown)
-                except Exception as error:  # raised again outside of the client's nursery
+                except Exception as error:  # raised outside of the client's nursery, which would wrap it in a group
                     raised = error
         except StoreConnectionError as error:
             raised = error
@@ -189,7 +189,7 @@ async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool) 
     sessions = _sessions(told, left, dict(zip(notes[::2], notes[1::2], strict=True)))
     names = [session.name for session in sessions if session.lease_left > 0]
     given_up = 0
-    if failed and has_scopes:  # a report every second skips this, and counts all as failed
+    if failed and has_scopes:  # without `has_scopes`, hosts that were given up count as failed
         given_up = sum([_is_given_up(member) async for member in _failed(ask, keys)])
     return JobReport(
         name=address.shown,

@@ -1,23 +1,25 @@
-"""A session: this process's membership in a job and the parts that it owns, as reported by one script.
+"""A session: this process's membership in a job, and the parts that it owns. It follows the results of one script.
 
-``share.lua`` is called when the lease must be renewed, when a step reports that a session has joined or left, and every
-quarter of a second while there are other sessions or this one is idle. It ends sessions whose leases have expired,
-hands out free parts with a survey of their lanes, reports how many parts this session has above its share, and returns
-requests that arrived from other sessions. A lost response never makes anything count twice:
+The script is ``share.lua``. The job calls it to renew the lease, when a step reports that a session has joined or left,
+and every quarter of a second while there are other sessions or this session is idle. The script ends sessions whose
+leases have expired, and assigns free parts to this session. For these parts it returns a *survey*, which has the number
+of requests and the first request of each lane. It reports by how many parts this session exceeds its share, and returns
+requests that arrived from other sessions. If a response is lost, nothing counts twice:
 
-* Takings of parts have their own numbers, separate from the steps. The script repeats a taking that this session has
-  not confirmed, in its current state.
-* Arrivals are numbered, and kept until a later call confirms them. The survey of a part contains the requests that
-  arrived before it. The number of the last arrival at that time shows which requests it contains.
-* A read of lanes also returns all earlier arrivals, so it never contains a request that memory does not know.
+* Each call in which the session receives parts has a number, separate from the numbers of steps. If this session has
+  not confirmed the number, the script returns the same parts again, in their current state.
+* Arrived requests are numbered, and kept until a later call confirms them. The survey of a part includes the requests
+  that arrived before the survey. The script returns the number of the last arrival with the survey, so this session
+  knows which arrivals the survey includes.
+* A read of lanes also returns all earlier arrivals, so it never returns a request that is missing from memory.
 
-A part stops being ours as soon as it is released here, although the step that records this comes later. Requests that
-are stored in the part in between are found by its next owner.
+This session stops owning a part as soon as it releases the part in memory, although the step that records the release
+comes later. If a request is stored in the part in the meantime, the next owner of the part finds it.
 
-Only a job in a server has a session. This module keeps the news from other sessions separate from the steps that the
-job writes.
+Only a job in a server has a session. This module processes changes made by other sessions. The job's own steps are in
+:mod:`trawl.frontier.redis.job`.
 
-Length: one object follows the results of one script in order.
+Length: one object processes the results of one script in order.
 """
 
 from __future__ import annotations
@@ -55,12 +57,13 @@ if TYPE_CHECKING:
 __all__ = ["POLL", "JobSession", "packed"]
 
 POLL = 0.25
-"""Seconds between two checks of a job that other sessions work on too."""
+"""Seconds between two calls of the script while there are other sessions, or this session is idle."""
 
 STARVED = 0.5
-"""Seconds for which a session must be idle before other sessions give it some of their parts with pending requests."""
+"""Seconds for which a session must be idle until other sessions release parts with pending requests for it."""
 
-_SESSION_BITS = 14  # low bits of an arrival order; the others hold 8 years in microseconds since the job started
+# Low bits of an arrival order. The other bits have room for 8 years in microseconds since the start of the job.
+_SESSION_BITS = 14
 
 
 class JobSession:
@@ -75,24 +78,24 @@ class JobSession:
 
     Args:
         keys: The job's keys.
-        number: Number of the session, unique in the job: 1 for the first.
+        number: Number of the session, unique in the job. The first session has number 1.
         elapsed: Microseconds since the job started.
         works: Whether the session takes parts.
         exports: Whether the session should write items to feeds.
-        shown: The address of the job for messages.
+        shown: The address of the job, for messages.
 
     Attributes:
         began_at: Event loop time, in seconds, at which the first of the current sessions started.
         is_first: Whether no other session worked on the job when this one joined it.
-        owned: Its parts, with the number of the last arrival at the time when each was taken.
-        exporter: The session that exports the items, the name of its process, and the rest of its lease in
-            microseconds.
-        heard: Number of the last arrival that was received.
+        owned: Its parts. The value is the number of the last arrival when the part was received.
+        exporter: The number of the session that exports the items, the name of its process, and the remaining time of
+            its lease in microseconds.
+        heard: Number of the last arrival that this session has received.
         kept: The kept values of each part, by name.
-        unclean: Whether it has taken parts that their owner did not release.
-        was_away: Whether the server was unreachable since its last response.
-        wish: ``pause``, ``stop``, or "".
-        away_because: Why this process could not renew its lease; "" if it does not know.
+        unclean: Whether this session has received parts that their last owner did not release.
+        was_away: Whether the server has been unreachable since the script's last response.
+        wish: The request to the job's processes: ``pause``, ``stop``, or "" to continue.
+        away_because: Why this process could not renew its lease; "" if the reason is unknown.
     """
 
     def __init__(self, keys: Keys, number: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
@@ -134,7 +137,7 @@ class JobSession:
         self._polled_at = -math.inf
         self._job: RedisJob | None = None
         self._follower: JobFrontier | None = None
-        self._gained: tuple[list[tuple[int, Row]], list[HeldLane]] = [], []  # only until there is a follower
+        self._gained: tuple[list[tuple[int, Row]], list[HeldLane]] = [], []  # until there is a follower
         self._arrived: list[Row] = []
         self._changes: deque[Change] = deque()
         self._some = trio.Event()
@@ -143,7 +146,7 @@ class JobSession:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other working session is known."""
+        """Whether this session knows no other session that sends requests."""
         return self._working <= self._works
 
     @property
@@ -160,16 +163,18 @@ class JobSession:
         return self._names.get(self._owners[part].decode(), "") if self._owners else ""
 
     def changes_so_far(self) -> Sequence[Change]:
-        """Return and remove the unread changes. The frontier's counts include them already."""
+        """Return and remove the unread changes. The frontier already includes them."""
         changes = list(self._changes)
         self._changes.clear()
         return changes
 
     async def next_change(self) -> Change:
-        """Wait for the next change, which memory includes already, and return it. For one task. A checkpoint.
+        """Wait for the next change and return it. The frontier already includes it. Only one task may call this.
+
+        A checkpoint.
 
         Raises:
-            JobError: If the job no longer belongs to this process, or its store can't be read or written.
+            JobError: If this session has ended, or the job's store can't be read or written.
         """
         while not self._changes:
             self._some = trio.Event()
@@ -184,15 +189,15 @@ class JobSession:
         return () if self._follower is None else self._follower.leased_parts()
 
     async def give_back(self, kept: Mapping[int, Mapping[str, bytes]]) -> int:
-        """Release parts, with values for their next owners, in one step. A checkpoint.
+        """Release parts in one step, and store values for their next owners. A checkpoint.
 
-        The frontier forgets their lanes.
+        The frontier forgets the lanes of these parts.
 
         Returns:
-            The number of requests pending in them, including held requests.
+            The number of pending requests of these parts, including held requests.
 
         Raises:
-            JobError: If the job no longer belongs to this process, or its store can't be written.
+            JobError: If this session has ended, or the job's store can't be written.
             ValueError: If a part has a leased request or does not belong to this session. No part is released.
         """
         assert self._job is not None
@@ -217,7 +222,7 @@ class JobSession:
         return pending
 
     def say(self, words: bytes) -> None:
-        """Store a description of this session with its next renewal, for processes that look at the job."""
+        """With the next renewal, store a description of this session for processes that inspect the job."""
         self._said = words
 
     def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
@@ -230,7 +235,7 @@ class JobSession:
         self._counts, self._hear_others = counts, others
 
     async def other_wish(self, known: str) -> str:
-        """Wait until the wish for the job's processes differs from ``known``, and return it. A checkpoint.
+        """Wait until the request to the job's processes differs from ``known``, and return it. A checkpoint.
 
         Returns:
             ``pause`` to send nothing, ``stop`` to end, or "" to continue.
@@ -241,7 +246,7 @@ class JobSession:
         return self.wish
 
     def ask_if_over(self, *, is_idle: bool) -> None:
-        """Set whether this session is idle. Only an idle session asks whether the whole job is finished."""
+        """Set whether this session is idle. Only an idle session asks the server whether the whole job is finished."""
         self._is_over = self._is_over and is_idle
         self._idle_since = min(self._idle_since, trio.current_time()) if is_idle else math.inf
         if is_idle:
@@ -250,7 +255,7 @@ class JobSession:
                 self._job.stir()
 
     def started(self) -> None:
-        """Record with the next step that ``start()`` was read to its end, so that no session reads it again."""
+        """With the next step, record that ``start()`` was read to its end, so that no session reads it again."""
         self._start = "done"
         if self._job is not None:
             self._job.started()
@@ -264,7 +269,7 @@ class JobSession:
 
     @property
     def has_more(self) -> bool:
-        """True if more news or parts are available at once."""
+        """True if the script has more changes or parts for this session and should be called again immediately."""
         return self._more
 
     @property
@@ -275,7 +280,7 @@ class JobSession:
         return self._polled_at + POLL if self._is_idle or not self.is_alone else math.inf
 
     def order(self) -> int:
-        """Return the next arrival order. It is unique among sessions, and in all of them it grows with time."""
+        """Return the next arrival order. It is unique in the job, and it increases with time in all sessions."""
         now = self._began + int(trio.current_time() * 1e6)
         self._last_order = max(self._last_order + 1, now)
         return self._last_order << _SESSION_BITS | self.number % (1 << _SESSION_BITS)
@@ -285,7 +290,10 @@ class JobSession:
         self._job = job
 
     def follow(self, follower: JobFrontier) -> None:
-        """Pass changes to ``follower`` from now on, and the changes so far at once, without an event for the engine."""
+        """Pass earlier changes to ``follower`` now, and later changes when they arrive.
+
+        The engine is not notified of the earlier changes.
+        """
         self._follower = follower
         follower.gained(*self._gained)
         follower.arrived(self._arrived)
@@ -293,15 +301,15 @@ class JobSession:
 
     @property
     def held(self) -> Sequence[HeldLane]:
-        """The lanes of held requests, until there is a follower."""
+        """The lanes of held requests. Empty when there is a follower."""
         return self._gained[1]
 
     def requeued(self, rows: Sequence[Row]) -> None:
-        """Record requests that this session has queued again, until there is a follower."""
+        """Record requests that this session has queued again before there is a follower."""
         self._arrived += [row for row in rows if part_in(row[1]) in self.owned]
 
     def brought_forward(self, due: Mapping[int, int | None]) -> None:
-        """Update the times of the first requests of lanes, until there is a follower."""
+        """Update the times of the first requests of lanes before there is a follower."""
         self._gained[1][:] = [attrs.evolve(lane, due=due.get(lane.number) or lane.due) for lane in self._gained[1]]
 
     def wake(self) -> None:
@@ -312,10 +320,10 @@ class JobSession:
         """Return the call of the script that reports on the job.
 
         Args:
-            lease: Seconds for which to renew the lease; None to leave it.
+            lease: Seconds for which to renew the lease; None to leave the lease unchanged.
             takes: Whether to take parts, if this session works.
-            leaves: ``"clean"`` or ``"unclean"`` if the session leaves all its parts, depending on whether its last
-                sends are stored; "" if it stays.
+            leaves: "" if the session stays. If it leaves the job, ``"clean"`` if its last sends are stored, otherwise
+                ``"unclean"``.
         """
         length, said = ("", b"") if lease is None else (int(lease * 1e6), self._said)
         takes = takes and self._works
@@ -328,7 +336,7 @@ class JobSession:
     def renewal(self, lease: float) -> Call:
         """Return a call that only renews the lease. Its response need not be processed.
 
-        For the thread that renews the lease while the event loop is blocked.
+        The thread that renews the lease while the event loop is blocked makes this call.
         """
         args: list[bytes | str | int] = [self.number, self._takings, int(lease * 1e6), 0, int(self._exports), 0]
         args += [self.heard, b"", "", 0, 0, "", self._moved]
@@ -375,7 +383,7 @@ class JobSession:
         return int(end)
 
     def ended(self, status: bytes) -> SessionEnded:
-        """Return the error for a session that was ended by others."""
+        """Return the error for a session that the server or another session has ended."""
         shown = self._shown
         if status == b"behind":
             words = "its server was restarted from an older state and has lost steps of this process"
@@ -385,7 +393,7 @@ class JobSession:
         return SessionEnded(f"job {shown}: {words}", shown)
 
     def hear_arrived(self, members: Sequence[bytes]) -> None:
-        """Process arrived requests, except known ones."""
+        """Process arrived requests, but skip those that this session has already received."""
         rows: list[Row] = []
         for member in members:
             _, number, request = member.split(b":", 2)
@@ -394,7 +402,7 @@ class JobSession:
             self.heard = int(number)
             row = row_of(request)
             taken_at = self.owned.get(part_in(row[1]))
-            # If the part was taken later, its survey contains this request already.
+            # If the part was received after this arrival, the part's survey already includes the request.
             if taken_at is not None and self.heard > taken_at:
                 rows.append(row)
         if not rows:
@@ -405,12 +413,12 @@ class JobSession:
         self._tell_arrived(self._follower.arrived(rows), len(rows))
 
     def hear_sessions(self, sessions: int) -> None:
-        """Update the number of sessions. If it has changed, the session checks the job at once."""
+        """Update the number of sessions. If it has changed, the script is called again immediately."""
         self._more |= sessions != self._sessions
         self._sessions = sessions
 
     def hear_end(self, end: int) -> None:
-        """Report that the outbox has items of other sessions."""
+        """Notify the engine that the outbox has items of other sessions, if this session exports items."""
         if self.is_exporter:
             if self._changes and isinstance(self._changes[-1], ItemsReceived):
                 self._changes.pop()
@@ -460,8 +468,9 @@ class JobSession:
     def _choose(self, too_many: int, *, is_joined: bool) -> None:
         """Choose the parts to release.
 
-        A session that has joined gets the same fraction of the pending requests as of the parts. A session that took
-        parts beyond its share while it was idle releases its emptiest parts.
+        If a session has joined the job, the chosen parts are a fair sample, so that the new session gets the same
+        fraction of the pending requests as of the parts. Otherwise this session has received more parts than its share
+        while it was idle, and releases the parts with the fewest requests.
         """
         wanted = too_many - len(self._losing) - self._giving
         if wanted <= 0:
@@ -472,16 +481,17 @@ class JobSession:
         self._lose(_spread(rest, wanted) if is_joined else rest[-wanted:])
 
     def _feed(self, starving: int) -> None:
-        """Choose parts with pending requests for sessions that have been idle for a while.
+        """Choose parts with pending requests to release for sessions that have been idle for some time.
 
-        The hash distributes hosts at random. With few hosts, or near the end of a job, one session may have many more
-        than others.
+        A hash distributes the hosts at random. With few hosts, or near the end of a job, one session may have many more
+        pending requests than other sessions.
         """
         if not starving or self._is_idle or self._losing or self._giving:
             return
         pending = self._pending()
         rest = sorted(self.owned.keys() & pending.keys(), key=lambda part: (-pending[part], part))
-        if wanted := len(rest) * starving // self._working:  # all sessions with pending requests give the same share
+        # All sessions with pending requests release the same fraction.
+        if wanted := len(rest) * starving // self._working:
             self._lose(_spread(rest, wanted))
 
     @property
@@ -497,7 +507,8 @@ class JobSession:
 
     def _tell_arrived(self, lanes: Sequence[LaneKey], pending: int) -> None:
         last = self._changes[-1] if self._changes else None
-        if isinstance(last, RequestsReceived):  # the engine has not read the last change, so merge both
+        # The engine has not read the last change, so merge both changes.
+        if isinstance(last, RequestsReceived):
             self._changes.pop()
             lanes, pending = list(dict.fromkeys([*last.lanes, *lanes])), last.pending + pending
         self._tell(RequestsReceived(lanes, pending))
@@ -508,7 +519,7 @@ class JobSession:
 
 
 def _spread(parts: Sequence[int], count: int) -> list[int]:
-    """Return ``count`` of the parts, evenly spread from first to last."""
+    """Return ``count`` of the parts, spread evenly over the list."""
     return [parts[(2 * n + 1) * len(parts) // (2 * count)] for n in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""The start of a job in a server: check the server, join the job, and read its state.
+"""Opens a job in a server: checks the server, joins the job, and reads its state.
 
 ::
 
@@ -82,26 +82,28 @@ async def open_job(
     terms: Mapping[str, str] = MappingProxyType({}),
     keeps_lease: bool = False,
 ) -> AsyncGenerator[RedisJob, None]:
-    """Hold a job in a server for one run. Enter and leave the block in one task.
+    """Open a job in a server for the duration of a block. Enter and leave the block in one task.
 
-    Several processes may hold the job and share its parts. One of them exports its items. If the exporting process was
-    killed, the next process that should export waits until its lease ends.
+    Several processes may open the job and share its parts. One of them exports its items. If the exporting process was
+    killed, the next process that should export items waits until the lease of the killed process ends.
 
     Args:
         address: The job's address. The job is created if it does not exist.
-        durability: The durability for which the server must be configured. It is checked and logged.
+        durability: The durability for which the server must be configured. The configuration is checked, and the
+            durability is logged.
         lease: Length of the lease, in seconds.
-        connect: Makes the connection; None for coredis.
+        connect: Makes the connection; None to connect with coredis.
         exports: Whether this process writes the items to feeds.
-        works: Whether this process sends requests, and so takes parts.
+        works: Whether this process sends requests. Only such a process receives parts.
         terms: Settings that all processes of the job must share, as digests by name.
-        keeps_lease: Whether a thread renews the lease while the event loop is blocked. A simulation has no threads.
+        keeps_lease: Whether a thread renews the lease while the event loop is blocked. False in a simulation, which
+            passes ``connect`` and needs no thread.
 
     Raises:
-        JobError: If another process exports the items, but this process should.
+        JobError: If this process should export the items, but another process does.
         JobUnavailable: If the server can't be reached, or can't provide ``durability`` now.
-        UsageError: If coredis is not installed, the server's configuration does not suit, or other processes work on
-            the job with other settings.
+        UsageError: If coredis is not installed, if the server's configuration is unsuitable, or if other processes work
+            on the job with different settings.
     """
     raised: Exception | None = None
     options = _SessionOptions(durability=durability, lease=lease, exports=exports, works=works, terms=terms)
@@ -122,7 +124,7 @@ async def open_job(
                 finally:
                     job.serving.cancel()
                     job.end()
-        except Exception as error:  # raised outside of the nursery, which would put it into a group
+        except Exception as error:  # raised outside of the nursery, which would wrap it in a group
             raised = error
         nursery.cancel_scope.cancel()
     if raised is not None:
@@ -132,7 +134,7 @@ async def open_job(
 async def _serve(
     address: Address, options: _SessionOptions, connect: Connect, *, task_status: trio.TaskStatus[RedisJob]
 ) -> None:
-    """Open the job and do its round trips, reconnecting whenever the server was away."""
+    """Open the job and make its round trips. Reconnect whenever the connection is lost."""
     with trio.CancelScope() as scope:
         job: RedisJob | None = None
         pause = _FIRST_PAUSE
@@ -175,7 +177,8 @@ async def _open(server: StoreServer, address: Address, options: _SessionOptions)
     if refused:
         command, words = map(text_of, refused)
         raise JobError(f"job {address.shown}: the server refuses {command}: {refusal_words(words)}", address.shown)
-    await server.read_stream(keys.tried, "0", 0.0)  # check that the user may do this, because shared scopes need it
+    # Check that the user may read streams, because shared scopes need that.
+    await server.read_stream(keys.tried, "0", 0.0)
     try:
         check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
         session = await _join(server, address, keys, options)
@@ -184,13 +187,13 @@ async def _open(server: StoreServer, address: Address, options: _SessionOptions)
     except (ValueError, TypeError, LookupError) as error:
         words = f"job {address.shown}: it is damaged (its content can't be read: {error!r})"
         raise JobError(words, address.shown) from error
-    if session.is_alone:  # a process that joins others need not log it
+    if session.is_alone:  # only the first process logs it
         _tell_durability(address, options.durability)
     return job
 
 
 async def _join(server: StoreServer, address: Address, keys: Keys, options: _SessionOptions) -> JobSession:
-    """Start a session, and let it take its share of the parts."""
+    """Start a session, and receive its share of the parts."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
     terms = msgspec.json.encode(dict(options.terms)) if options.works else b""
     arguments: list[bytes | str | int] = [worker, int(options.lease * 1e6), int(options.works), terms]
@@ -211,7 +214,7 @@ async def _join(server: StoreServer, address: Address, keys: Keys, options: _Ses
 
 
 def _differences(terms: Mapping[str, str], others: Sequence[bytes], lease: float) -> str:
-    """Return a message on how this process differs from another process of the job; "" if it does not."""
+    """Return a message about settings in which another process of the job differs; "" if there are none."""
     for name, blob in zip(others[::2], others[1::2], strict=True):
         theirs = msgspec.json.decode(blob, type=dict[str, str]) if blob else {}
         differing = sorted(key for key in {*terms, *theirs} if terms.get(key) != theirs.get(key))
@@ -225,7 +228,7 @@ def _differences(terms: Mapping[str, str], others: Sequence[bytes], lease: float
 
 
 async def _export(server: StoreServer, session: JobSession, address: Address, lease: float) -> None:
-    """Make the session the exporter. If another exporter may have been killed, wait for the end of its lease."""
+    """Make the session the exporter. If there is another exporter, wait for the end of its lease."""
     until = -math.inf
     while True:
         (answer,) = await server.run([session.call(lease, takes=False)])
@@ -236,7 +239,7 @@ async def _export(server: StoreServer, session: JobSession, address: Address, le
         its_until = trio.current_time() + left / 1e6
         if until == -math.inf:
             until = its_until
-            # Don't rely on `left`, because a restarted server waits a full lease before it ends a session.
+            # Don't log `left`, because a restarted server waits for a full lease before it ends a session.
             words = "job %s: %s is using it; if that process was killed, this one continues within %.0f s: waiting"
             logger.warning(words, address.shown, name, max(lease, left / 1e6))
         elif its_until > until + lease / 20.0:  # a renewed lease means that the exporter is alive
@@ -248,7 +251,7 @@ async def _export(server: StoreServer, session: JobSession, address: Address, le
 
 
 def check_head(flat: Sequence[Any], address: Address) -> None:
-    """Raise an error if a job's format is not the one that this release writes.
+    """Raise an error if a job's format differs from the format of this release.
 
     Raises:
         JobError: If it has another format.
@@ -267,18 +270,19 @@ def check_head(flat: Sequence[Any], address: Address) -> None:
 
 
 def _form() -> Mapping[str, int | str]:
-    """Return the format of a job, as its head must state it."""
+    """Return the values in a job's head that identify the format of this release."""
     return {"format": FORMAT, "parts": PARTS, "subsets": SUBSETS, "suffixes": suffixes_digest()}
 
 
 def _check_server(facts: Mapping[str, str], address: Address, durability: Durability) -> int:
     """Check that a server's configuration suits a job.
 
-    Returns the number of replicas that must have each step.
+    Returns the number of replicas that must confirm each step.
 
     Raises:
         UsageError: If the server is too old, may evict keys or may lose steps. The message says what to set.
-        JobUnavailable: If the server is a replica, or lacks a replica. Both may change soon.
+        JobUnavailable: If the server is a replica, or has no replica although ``durability`` needs one. This may change
+            soon.
     """
     wrong = _too_old(facts) or _unsafe(facts) or _unable(facts, durability)
     if wrong:
@@ -294,8 +298,8 @@ def _check_server(facts: Mapping[str, str], address: Address, durability: Durabi
 
 
 def _tell_durability(address: Address, durability: Durability) -> None:
-    """Log the guarantees of a server that is configured correctly."""
-    if durability != "fast" or "unix_socket_path" not in address.options:  # such a server ends with the machine
+    """Log the durability of a job, and what it guarantees."""
+    if durability != "fast" or "unix_socket_path" not in address.options:  # a server on a socket stops with its machine
         logger.info("job %s: durability %s: %s", address.shown, durability, _POLICIES[durability])
 
 
