@@ -117,7 +117,7 @@ class Content:
                     rest = piece.unused_data if piece.eof else self._reader.read(CHUNK_BYTES)
                     if piece.eof:
                         packed_end += size - len(rest)
-                        # keeps the first of equal ends, because a piece without content can be dropped
+                        # Keep the first of equal ends, because a piece without content can be dropped.
                         ends.setdefault(content.tell(), packed_end)
                         break
         except compression.error as error:

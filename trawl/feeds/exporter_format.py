@@ -184,7 +184,9 @@ def make_format(options: FeedOptions) -> Format:
 
 
 def _exported(options: FeedOptions, exporter: Exporter) -> Format:
-    """Create the format of an exporter class. trawl's own format reads its files, unless they use another CSV dialect.
+    """Create the format of an exporter class.
+
+    trawl's own format reads the files of the class, unless they use another dialect of CSV.
     """
     writer = exporter.make(io.BytesIO())
     name, reader = getattr(writer, "feed_format", ""), None

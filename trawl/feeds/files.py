@@ -248,8 +248,7 @@ class TextFile(FeedFile):
                 self._format = self._format.continued(content.file)
 
     def start(self) -> None:
-        """Truncate a file after its last whole record and write the closing, so that the file is complete from now on.
-        """
+        """Truncate a file after its last whole record and write the closing, so that the file is complete."""
         storage = self._storage
         if isinstance(storage, FileStorage):
             storage.cut(self._end.position)

@@ -1,6 +1,6 @@
 """The text formats: CSV (RFC 4180), a JSON array (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0.
 
-:func:`trawl.feeds.exporter_format.make_format` creates them. Plugins derive from them.
+:func:`trawl.feeds.exporter_format.make_format` creates these formats. Plugins may derive from these classes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class CsvTable:
 
     Attributes:
         columns: The fields of the table, in order; None until the first item decides them.
-        encoding: The character encoding. Characters that it lacks are written as ``?``. ``utf-8-sig`` writes a byte
-            order mark at the start of a file.
-        has_header: Whether the first line of a new file is the names of the columns.
-        joint: Separator for joining lists of plain values; None writes them as JSON.
+        encoding: The character encoding. A character that the encoding lacks is written as ``?``. ``utf-8-sig`` writes
+            a byte order mark at the start of a file.
+        has_header: Whether the first line of a new file contains the names of the columns.
+        joint: Separator for joining the values of a list, if none is a list or a dict; None to write lists as JSON.
     """
 
     columns: tuple[str, ...] | None = None
@@ -52,24 +52,24 @@ class CsvTable:
         return mark + (self._line([str(name) for name in self.columns]) if self.has_header else b"")
 
     def settled(self, names: Iterable[str]) -> Self:
-        """Return this format with these columns, or unchanged if it has columns."""
+        """Return this format with these columns; unchanged if it already has columns."""
         if self.columns:
             return self
         return attrs.evolve(self, columns=tuple(names) or None)
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """Encode the item as a line. Missing fields are empty, and fields without a column are left out.
+        """Encode the item as a line. A missing field gets an empty cell, and a field without a column is left out.
 
         Raises:
             ValueError: If there are no columns, because this is the first item and it has no fields.
-            Exception: As in any format.
+            Exception: As in :meth:`trawl.feeds.base.Format.record`.
         """
         if not self.columns:
             raise ValueError("it has no fields, and a table needs columns")
         return self._line([self._cell(row.get(name)) for name in self.columns])
 
     def end_of(self, file: BinaryIO) -> End:
-        """Find the last newline outside of quotes."""
+        """Find the end of the last line, ignoring newlines in quoted fields."""
         file.seek(0)
         if _OTHER.match(file.read(_BEGINNING)):
             raise FormatConflict("it starts like JSON or XML")
@@ -121,14 +121,17 @@ class CsvTable:
 
 
 _FIELD = rb'(?:"(?:[^"]++|"")*+"[^,\n]*+|[^",\n][^,\n]*+)?+'
-_WHOLE_LINE = re.compile(rb"%b(?:,%b)*+\n" % (_FIELD, _FIELD))  # the usual case, matched in one step
+_WHOLE_LINE = re.compile(rb"%b(?:,%b)*+\n" % (_FIELD, _FIELD))  # a line whose quotes all end in it, the usual case
 _OTHER = re.compile(rb'\s*+(?:\{"[^\n]*\}\r?\n|\[\s*+[{\]]|<\?xml\s)')
 _BEGINNING = 1 << 16
 _QUOTED_FIELD = re.compile(rb'(?:^|,)"')
 
 
 def _is_quoted_after(line: bytes, is_quoted: bool) -> bool:
-    """Return whether a quoted field is open at the end of ``line``; only its first byte opens one (RFC 4180, 2.5)."""
+    """Return whether a quoted field continues after the end of ``line``.
+
+    A quote opens a quoted field only if it is the first byte of the field (RFC 4180, 2.5).
+    """
     at = 0
     while True:
         if not is_quoted:
@@ -139,12 +142,13 @@ def _is_quoted_after(line: bytes, is_quoted: bool) -> bool:
         at = line.find(b'"', at)
         if at < 0:
             return True
-        is_quoted = line[at + 1 : at + 2] == b'"'  # a doubled quote is a quote in the field, which continues
+        # two quotes are one quote character in the field, and the field continues
+        is_quoted = line[at + 1 : at + 2] == b'"'
         at += 2 if is_quoted else 1
 
 
 class _AnyFields:
-    """Base of formats whose items may have any fields, so that neither the first item nor the file settles anything."""
+    """Base of formats whose items may have any fields, so that neither the first item nor the file sets columns."""
 
     __slots__ = ()
 
@@ -177,7 +181,7 @@ class JsonArray(_AnyFields):
     closing = b"\n]\n"
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """Encode the item as an object. Newlines in strings are escaped, so its lines can be indented."""
+        """Encode the item as an object. Each line can be indented, because newlines in strings are escaped."""
         text = to_ascii_json(row) if self.is_ascii else to_json(row)
         if not self.indent:
             return text
@@ -194,19 +198,24 @@ class JsonArray(_AnyFields):
         return End(scan.last_end)
 
 
-# Any text without brackets outside of strings; then a bracket, or an array or object without nested ones.
+# A token is a bracket, or a whole array or object without nested arrays and objects. The text before it may contain
+# brackets only in strings.
 _PLAIN = rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+'
 _TOKEN = re.compile(rb"(%b)(\{%b\}|\[%b\]|[\[\]{}])" % (_PLAIN, _PLAIN, _PLAIN), re.DOTALL)
 _SPACE = b" \t\r\n"
 
 
 class _Reader:
-    """Counts brackets outside of strings. Only commas are allowed between brackets at depth 1."""
+    """Finds the end of the last whole element of an array, by counting brackets outside of strings.
+
+    Between the elements, only commas and white space are allowed.
+    """
 
     def __init__(self) -> None:
         self.last_end = 0
         self._depth = 0
-        self._start = 0  # position in the file of the first byte of the carried text, or of the next chunk
+        # Position in the file of the text in `_carried`, or of the next chunk if there is none.
+        self._start = 0
         self._carried = b""
         self._is_closed = False
 
@@ -262,7 +271,7 @@ class JsonLines(_AnyFields):
         return (to_ascii_json(row) if self.is_ascii else to_json(row)) + b"\n"
 
     def end_of(self, file: BinaryIO) -> End:
-        """Find the last newline, or the end of a last line that lacks only its newline."""
+        """Find the end of the last whole line. A last line that lacks only its newline is whole."""
         file.seek(0)
         if file.read(CHUNK_BYTES).lstrip()[:1] not in (b"", b"{"):
             raise FormatConflict("its first line is not a JSON object")
@@ -282,7 +291,7 @@ class JsonLines(_AnyFields):
 
 
 def _is_whole(line: bytes) -> bool:
-    """Return whether a line without a newline is a whole object. A truncated object is not valid JSON."""
+    """Return whether a line without a newline is a whole object. A truncated object would be invalid JSON."""
     try:
         return isinstance(msgspec.json.decode(line), dict)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -293,14 +302,14 @@ def _is_whole(line: bytes) -> bool:
 class XmlTree(_AnyFields):
     """Items as elements under one root.
 
-    A field whose name is not an XML name is written under a valid name, with its own name in the attribute ``name``.
-    Characters that XML 1.0 does not allow (2.2) are dropped.
+    If the name of a field is not an XML name, its element has a valid name, and the attribute ``name`` contains the
+    name of the field. Characters that XML 1.0 does not allow (2.2) are removed.
 
     Attributes:
         root: The name of the root element.
         element: The name of an item's element.
         indent: Spaces per level; 0 writes an item without line breaks.
-        encoding: The character encoding. Characters that it lacks are written as character references.
+        encoding: The character encoding. A character that the encoding lacks is written as a character reference.
     """
 
     root: str = "items"
@@ -337,7 +346,8 @@ class XmlTree(_AnyFields):
             scan.feed(chunk)
         scan.finish()
         size = file.seek(0, os.SEEK_END)
-        # A truncated write leaves at most a part of a tag, followed by a part of the old closing.
+        # After a truncated write, the file is invalid only near its end: a part of a tag is followed by a part of the
+        # old closing.
         if scan.is_broken and scan.broken_at < size - len(self.closing):
             raise FormatConflict(f"it is not well-formed at byte {scan.broken_at}")
         return End(scan.end_in(file))
@@ -365,16 +375,16 @@ class XmlTree(_AnyFields):
         return f"{margin}<{name}{attribute}>{(chr(10) if self.indent else '').join(inner)}</{name}>"
 
 
-# XML 1.0, 2.3, without the colon, which would need a namespace, and only ASCII, for simple tools.
+# Names of XML 1.0 (2.3), but only in ASCII, for simple tools, and without colons, which would need a namespace.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, 2.2
-_TEXT = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}  # a raw CR would be read as LF (XML 1.0, 2.11)
+_TEXT = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}  # a parser reads an unescaped CR as LF (XML 1.0, 2.11)
 _SPECIAL = re.compile(r"[&<>\r]")
 
 
 def _named(key: str) -> tuple[str, str]:
-    """Return an element name for a field, and an attribute with the field's own name if they differ."""
+    """Return an element name for a field, and an attribute with the field's name if the two names differ."""
     if _NAME.match(key):
         return key, ""
     name = _NOT_IN_NAMES.sub("_", key) or "_"
@@ -388,11 +398,11 @@ def _escape(text: str) -> str:
 
 
 class _XmlReader:
-    """Parses a document with expat and records the start and end of the last whole child element of the root."""
+    """Parses a document with expat, and records where the last whole child element of the root starts and ends."""
 
     def __init__(self, root: str) -> None:
         self._start = 0
-        self._last: tuple[int, int] | None = None  # positions of its first and its last tag
+        self._last: tuple[int, int] | None = None  # positions of the start tag and end tag of the last element
         self.is_broken = False
         self.broken_at = 0
         self._root = root
@@ -411,8 +421,8 @@ class _XmlReader:
             self.broken_at = self._parser.ErrorByteIndex
 
     def finish(self) -> None:
-        """Make expat parse the rest of an incomplete chunk."""
-        with suppress(expat.ExpatError):  # a truncated document, which is the expected case
+        """Make expat parse the data that it has not parsed yet."""
+        with suppress(expat.ExpatError):  # raised for a truncated document, which is expected here
             self._parser.Parse(b"", True)
 
     def _started(self, name: str, attributes: object) -> None:
@@ -428,12 +438,12 @@ class _XmlReader:
             self._last = self._start, self._parser.CurrentByteIndex
 
     def end_in(self, file: BinaryIO) -> int:
-        """Return the end of the last whole child element, in bytes; 0 if there is none."""
+        """Return the position after the last whole child element, in bytes; 0 if there is none."""
         if self._last is None:
             return 0
         first, last = self._last
         tag = _tag_at(file, first)
-        # For an empty element with a single tag, expat reports the end of the tag as the position of the last tag.
+        # For an element that is a single empty tag, expat reports the end of this tag as the position of the end tag.
         if not tag.endswith(b"/>"):
             first, tag = last, _tag_at(file, last)
         return first + len(tag)

@@ -1,8 +1,8 @@
-"""Items that a feed can't write. They are logged with their page, counted, and do not affect other items.
+"""Items that a feed can't write. Each is counted and logged with its page. Other items are not affected.
 
-An item is *lost* when every feed that takes it refuses it. Most feeds refuse at once, when an item is added. A table
-may refuse an item only when it writes (the 2,001st column of SQLite). The item has been counted as scraped by then, so
-it is subtracted again.
+An item is *lost* if all feeds whose filters accept the item refuse to write it. Most feeds refuse an item when it is
+added. A table may refuse an item later, when it is written (for example the 2,001st column of SQLite). At that time the
+item is already counted as scraped, so the count is decreased again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trawl.passwords import without_passwords
 __all__ = ["Counts", "ItemErrors", "ItemOrigin", "listed", "reason_of"]
 
 MAX_LOGGED = 10
-"""Maximum number of refused items per feed that are logged. Further ones are only counted."""
+"""Maximum number of refused items per feed that are logged. Further refused items are only counted."""
 
 MAX_LISTED = 20
 """Maximum number of columns or fields that a message names."""
@@ -37,12 +37,12 @@ class Counts(Protocol):
 
 @attrs.define
 class ItemOrigin:
-    """Origin of an item, and the number of feeds that have it.
+    """The origin of an item, and the number of feeds that have taken it.
 
     Attributes:
-        page: The URL of the page on which it was found; "" for an item of ``start()``.
+        page: The URL of the page on which the item was found; "" for an item of ``start()``.
         kind: The name of its class; "" if unknown.
-        feeds: Number of feeds that have taken it and not refused it later.
+        feeds: Number of feeds that have taken the item and have not refused it later.
     """
 
     page: str = ""
@@ -58,8 +58,8 @@ class ItemErrors:
     """Logs and counts refused items.
 
     Args:
-        stats: Counts ``feed_item_errors`` and ``item_lost_count``, and decreases ``item_scraped_count``; None for no
-            counts.
+        stats: The statistics, of which ``feed_item_errors``, ``item_lost_count`` and ``item_scraped_count`` are
+            changed; None to count nothing.
     """
 
     def __init__(self, stats: Counts | None) -> None:
@@ -67,7 +67,10 @@ class ItemErrors:
         self._told: dict[str, int] = {}
 
     def refused(self, uri: str, origin: ItemOrigin, error: Exception, counts: Counts | None = None) -> None:
-        """Log that the feed at ``uri`` refuses an item, and count it in ``counts`` or the statistics."""
+        """Log that the feed at ``uri`` refuses an item.
+
+        Count this in ``counts``, or in the statistics if it is None.
+        """
         if counts is None:
             self._inc("feed_item_errors")
         else:
@@ -90,7 +93,7 @@ class ItemErrors:
                 self.count_lost()
 
     def count_lost(self) -> None:
-        """Count an item as lost that was counted as scraped."""
+        """Count an item as lost, and no longer as scraped."""
         self._inc("item_scraped_count", -1)
         self._inc("item_lost_count")
 
@@ -100,7 +103,7 @@ class ItemErrors:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return names for a message, only the first ones if there are many."""
+    """Return a list of names for a message. If there are many names, it has only the first ones."""
     words = list(islice(map(str, names), MAX_LISTED + 1))
     return (",".join(words[:MAX_LISTED]) + (",..." if len(words) > MAX_LISTED else "")) or "no fields"
 

@@ -1,4 +1,4 @@
-"""The filter of a feed, which selects items by their class and by a function."""
+"""The filter of a feed. It selects items by their class and with a function."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ class ItemFilter:
     """Decides which items go to one feed.
 
     Attributes:
-        destination: The feed's destination. Its filter's results are stored under it.
-        classes: Classes of the items to write; all if empty. Invalid items are written only if their class is named.
-        accepts: Function that selects items; all if None.
+        destination: The feed's destination. A job stores the results of the filter under this name.
+        classes: Classes of the items to write; all if empty. Invalid items are written only if this contains their
+            class.
+        accepts: Function that selects items; None selects all items.
     """
 
     destination: str = ""
@@ -50,10 +51,13 @@ class ItemFilter:
         return self.accepts is None or self._accepted(item)
 
     def takes_stored(self, stored: JobItem) -> bool:
-        """Return whether the feed takes an item of a job's outbox. The function was called when the item was stored.
+        """Return whether the feed takes an item of a job's outbox.
+
+        Uses the result from the time when the item was stored.
 
         Raises:
-            ValueError: If the filter of a feed that is new in the job raises an error for its fields.
+            ValueError: If there is no stored result, because the feed is new in the job, and its filter raises an error
+                for the item's fields.
         """
         if self.classes:
             if not stored.is_of(self.classes):
@@ -66,7 +70,7 @@ class ItemFilter:
         return self._accepted(stored.fields) if answer is None else answer
 
     def answer(self, item: object) -> bool | None:
-        """Return the function's result, which is stored with the item; None if the function does not apply.
+        """Return the function's result, which is then stored with the item; None if the classes decide without it.
 
         Raises:
             ValueError: If the filter raises an error for it.
@@ -92,7 +96,7 @@ def load_accepts(given: object, path: str, options: Mapping[str, Any]) -> Accept
         options: The feed's entry in ``FEEDS``, passed to a class.
 
     Raises:
-        SettingsError: If it can't be imported or is not a filter.
+        SettingsError: If the filter can't be imported, or is neither a function nor such a class.
     """
     if given is None:
         return None

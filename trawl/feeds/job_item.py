@@ -1,27 +1,29 @@
-"""The stored form of items in a job's outbox, where they wait until they are in every feed.
+"""The stored form of items in a job's outbox. Items wait there until every feed has written them.
 
-The stored form is JSON: an object for a plain dict, and for any other item an array of such an object and the names of
-its classes. The reasons for JSON instead of pickle, msgpack or the feeds' own records:
+The stored form is JSON. A plain dict is stored as an object. Any other item is stored as an array, which contains such
+an object and the names of the item's classes. The reasons for JSON instead of pickle, msgpack or the records of the
+feeds are:
 
-* Every format of feeds writes an item through :func:`trawl.feeds.to_json.written_fields` and
-  :func:`trawl.feeds.to_json.to_builtins`, which return values of JSON's types. JSON stores these exactly: integers of
-  any size (msgpack is limited to 64 bits) and floats with their shortest digits. So a feed's record of a stored item is
-  byte for byte the record of the item itself, for items of any class.
-* The form of an item in a feed depends on the feed's settings and its first item. While items wait, settings may change
-  and feeds may be added. Stored records would use outdated settings, and each feed would need its own.
-* Reading it imports and runs nothing (no code execution from stored data). So items of a class that no longer exists,
-  or of a class in ``__main__``, can be read.
+* Every format writes an item with :func:`trawl.feeds.to_json.written_fields` and
+  :func:`trawl.feeds.to_json.to_builtins`, which return values of JSON's types. JSON stores these values exactly,
+  including integers of any size (msgpack is limited to 64 bits) and floats with their shortest digits. So a feed writes
+  the same bytes for a stored item as for the item itself, for items of any class.
+* A feed's record of an item depends on the feed's settings and on its first item. While items wait, settings may change
+  and feeds may be added. Stored records would follow outdated settings, and each feed would need its own records.
+* Reading JSON imports no module and runs no stored code. So items can be read even if their class no longer exists, or
+  was defined in ``__main__``.
 
-Feeds written by an exporter class (:mod:`trawl.feeds.exporter_format`) distinguish a tuple from a list, a time from a
-string, and a field without a value from a missing field. For them the array also contains all fields with the values
-that JSON would change, tagged with their types, and the names of all declared fields. A subclass of ``str``, ``int``,
-``float``, ``list``, ``tuple`` or ``dict`` is stored as its base class. A value of another class (a frozenset, a
-subclass of ``datetime``) is stored as a string, which an exporter may write differently than the value. Serializers of
-fields are applied before the item is stored.
+An exporter class (:mod:`trawl.feeds.exporter_format`) may distinguish a tuple from a list, a time from a string, and a
+field without a value from a missing field. If a feed has an exporter class, the array also contains the *exact* fields,
+in which each value that JSON would change is tagged with its type, and the names of all declared fields. A subclass of
+``str``, ``int``, ``float``, ``list``, ``tuple`` or ``dict`` is stored as its base class. A value of another class (a
+frozenset, a subclass of ``datetime``) is stored as a string, so an exporter may write it differently than the original
+value. Serializers of fields are applied before the item is stored.
 
-The names are used by ``item_classes``: the item's own class, and the classes in ``item_classes`` that it is an instance
-of. The list also contains the result of each feed's ``item_filter`` for the item, as ``+`` or ``-`` and the feed's
-destination, and the URL of the item's page after ``@``, for messages.
+The list of class names contains the item's own class, and each class in a feed's ``item_classes`` of which the item is
+an instance. The list also contains other values. For each feed with an ``item_filter``, it has the feed's destination
+after a ``+`` if the filter accepted the item, or after a ``-`` if not. For messages, it has the URL of the item's page
+after an ``@``.
 """
 
 from __future__ import annotations
@@ -49,12 +51,12 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 
     Attributes:
         fields: Its fields in order, as plain values.
-        classes: The dotted names of its class, and of each class in the ``item_classes`` of a feed that it is an
-            instance of. Then, if known, the results of the feeds' filters and the URL of the item's page, marked by a
-            first character. Empty if nothing but a plain dict is known.
-        exact: Its fields as tagged by :func:`to_stored`, and the names of all fields that its class declares, if it is
-            an :class:`~trawl.items.Item` or has serializers. ``=`` precedes the name of a field whose serializer was
-            applied. None if no feed needs them.
+        classes: The dotted names of its class, and of each class in a feed's ``item_classes`` of which it is an
+            instance. They are followed by the results of the feeds' filters and the URL of the item's page, if known.
+            Their first character distinguishes these. Empty for a plain dict without results and page.
+        exact: Its fields, with values tagged by :func:`to_stored`, and the names of all fields that its class declares.
+            There are names only for an :class:`~trawl.items.Item`, or for a class with serializers. ``=`` precedes the
+            name of a field whose serializer was applied. None if no feed has an exporter class.
     """
 
     fields: Fields
@@ -63,7 +65,10 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 
     @property
     def item(self) -> dict[str, Any]:
-        """The item for an exporter class: a dict, or an :class:`~trawl.items.Item` if it was one."""
+        """The item for an exporter class.
+
+        It is an :class:`~trawl.items.Item` if the original was one, or else a dict.
+        """
         if self.exact is None:
             return self.fields
         tagged, names = self.exact
@@ -82,13 +87,16 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
         return self.classes[0].rpartition(".")[2] if self.classes else "dict"
 
     def answer(self, destination: str) -> bool | None:
-        """Return the result of the filter of the feed at ``destination``; None if it was not called."""
+        """Return the result of the filter of the feed at ``destination``; None if this filter was not called."""
         if f"+{destination}" in self.classes:
             return True
         return False if f"-{destination}" in self.classes else None
 
     def moved(self, places: Mapping[str, str]) -> JobItem:
-        """Return this item with its filter results moved to new destinations. ``places`` maps old ones to new ones."""
+        """Return this item with its filter results under new destinations.
+
+        ``places`` maps old destinations to new ones.
+        """
         now = [f"{name[0]}{places[name[1:]]}" if name[1:] in places else name for name in self.classes]
         return JobItem(self.fields, tuple(now), self.exact)
 
@@ -115,14 +123,14 @@ def to_stored(
 
     Args:
         item: An item of any kind.
-        classes: The classes that feeds select by.
+        classes: The classes in the feeds' ``item_classes``.
         answers: Results of the feeds' filters, by destination.
         page: The URL of the item's page.
-        is_exact: Whether some feed is written by an exporter class.
+        is_exact: Whether a feed has an exporter class.
 
     Raises:
         ValueError: If it can't be written. The message names the field.
-        Exception: If the item's own library raises an error.
+        Exception: If the library that defines the item raises an error.
     """
     if type(item) is dict and not answers and not page and not is_exact:
         return _to_json(item)
@@ -135,7 +143,7 @@ def to_stored(
         names.append(f"@{page}")
     written = _to_json(item if type(item) is dict else written_fields(item))
     if not is_exact:
-        # Only the destination of a feed may contain an unpaired surrogate.
+        # The slower to_json() is needed only for the destinations of feeds, which may contain an unpaired surrogate.
         return b"[%b,%b]" % (written, to_json(names) if answers else _encode(names))
     exact = {name: _tagged(value) for name, value in serialized_fields(item).items()}
     metadata = field_metadata(type(item))  # type: ignore[arg-type]  # mypy: a class has no hash
@@ -153,7 +161,7 @@ def _to_json(fields: Mapping[str, object]) -> bytes:
 
 
 _TAG = ""
-"""The key of a tagged value, ``{"": [type, text]}``. A dict that contains this key is tagged too."""
+"""The key of a tagged value, ``{"": [type, text]}``. A dict of an item that contains this key is tagged too."""
 
 _TAGGED: Mapping[type, tuple[Callable[[Any], object], Callable[[Any], object]]] = {
     datetime: (datetime.isoformat, datetime.fromisoformat),
@@ -171,7 +179,7 @@ _TAGGED: Mapping[type, tuple[Callable[[Any], object], Callable[[Any], object]]] 
     ),
 }
 _BASES: Mapping[type, Callable[[Any], object]] = {
-    str: str.__str__,  # because members of an enumeration override str()
+    str: str.__str__,  # not str(), because members of an enumeration override it
     int: int.__int__,
     float: float.__float__,
     list: list,
@@ -181,7 +189,10 @@ _TYPES = {kind.__name__: kind for kind in _TAGGED}
 
 
 def _tagged(value: Any) -> object:
-    """Return a value in JSON's types, tagged with its type if JSON would change it. Unknown types become strings."""
+    """Return a value in JSON's types. If JSON would change the value, it is tagged with its type.
+
+    A value of an unknown type becomes a string.
+    """
     kind = type(value)
     if value is None or kind in (bool, int, str) or (kind is float and isfinite(value)):
         return value
@@ -199,7 +210,7 @@ def _tagged(value: Any) -> object:
 
 
 def _untagged(value: Any) -> Any:
-    """Return the original of a value that :func:`_tagged` returned."""
+    """Return the original value for a value that :func:`_tagged` returned."""
     if type(value) is list:
         return [_untagged(part) for part in value]
     if type(value) is not dict:
@@ -212,7 +223,7 @@ def _untagged(value: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _item_type(names: tuple[str, ...]) -> type[Item]:
-    """Return a class of items that declares these fields. Serializers that were applied are not applied again."""
+    """Return an item class that declares these fields. A serializer that was already applied is not applied again."""
     has_acted = Field(serializer=lambda value: value)
     fields = {name.removeprefix("="): has_acted if name[:1] == "=" else Field() for name in names}
     return type("Item", (Item,), {"fields": fields})

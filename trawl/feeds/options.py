@@ -1,7 +1,7 @@
-"""The checked and complete options of a feed, and the placeholders in its path.
+"""The options of a feed, checked and complete, and the placeholders in its path.
 
 ``%(name)s`` is the spider's name and ``%(time)s`` the start of the crawl. ``%(batch)05d`` and ``%(batch_time)s`` are
-the number and start time of a batch. Any other name is an attribute of the spider, as in Scrapy.
+the number and start time of a batch. A placeholder with any other name is an attribute of the spider, as in Scrapy.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 BATCH_NAMES = frozenset({"batch", "batch_id", "batch_time"})
-"""Placeholders that differ between batches. The path of a feed in batches must contain one of them."""
+"""Placeholders whose values differ between batches. The path of a feed with batches must contain one of them."""
 
 _NAMES = BATCH_NAMES | {"name", "time"}
 
@@ -58,7 +58,7 @@ def placeholders_in(path: str) -> frozenset[str]:
 
 
 def is_numbered(path: str) -> bool:
-    """Return whether a path has a placeholder for the number of the batch."""
+    """Return whether a path has a placeholder for the batch number."""
     return bool(placeholders_in(path) & {"batch", "batch_id"})
 
 
@@ -100,7 +100,7 @@ def _written(instant: datetime) -> str:
 
 
 def with_attributes(settings: FeedsSettings, spider: object) -> FeedsSettings:
-    """Replace placeholders that name attributes of the spider, as in Scrapy.
+    """Fill in the placeholders that name attributes of the spider, as in Scrapy.
 
     Raises:
         FeedError: If the spider has no such attribute, or its value can't be part of a path.
@@ -149,10 +149,10 @@ FORMATS: Mapping[str, str] = {
     "db": "sqlite",
     "parquet": "parquet",
 }
-"""Names and file name extensions of formats, and the format of each."""
+"""Maps names and file name extensions to formats."""
 
 TABLES = frozenset({"sqlite", "parquet"})
-"""Formats written by a library, not byte by byte."""
+"""Formats whose files a library writes."""
 
 PLUGINS = "trawl.feeds"
 """Group of entry points for further formats."""
@@ -160,10 +160,10 @@ PLUGINS = "trawl.feeds"
 _KNOWN = ", ".join(dict.fromkeys(FORMATS.values()))
 
 _SCRAPYS = {"pickle": "PickleItemExporter", "marshal": "MarshalItemExporter", "pprint": "PprintItemExporter"}
-"""Classes of ``trawl.exporters`` for formats that trawl itself lacks."""
+"""Scrapy's formats that trawl itself lacks, and their classes in ``trawl.exporters``."""
 
 _OF_EXPORTERS = {"delimiter", "quotechar", "quoting", "lineterminator", "errors", "export_empty_fields", "ensure_ascii"}
-"""Arguments that classes of ``trawl.exporters`` accept but trawl's own formats do not."""
+"""Arguments of classes in ``trawl.exporters`` that trawl's own formats do not accept."""
 
 _EXPORTERS = "derive the class from one in trawl.exporters, with a file and its own arguments as parameters"
 
@@ -177,22 +177,22 @@ class FeedOptions:
     """Options of one feed.
 
     Attributes:
-        uri: The user's path with the spider's name and the time filled in; ``-`` is standard output.
+        uri: The user's path or URL, with the spider's name and the time filled in; ``-`` is standard output.
         format: ``jsonl``, ``json``, ``csv``, ``xml``, ``sqlite`` or ``parquet``, or a format of another package.
         compression: Compression method: ``gz``, ``zst`` or "" for none.
-        overwrite: Whether to replace an existing file instead of continuing it.
+        overwrite: Whether to overwrite an existing file instead of continuing it.
         encoding: Name of the character encoding; None for UTF-8, or for ASCII with escapes in JSON.
-        fields: The fields to write, each with its name in the feed; None for all.
+        fields: The fields to write, each with its name in the feed; None for all fields.
         indent: Spaces per level in json and xml; 0 writes an item on one line.
         store_empty: Whether to leave a file for a feed without items.
         item_classes: Classes of the items to write; all if empty.
-        accepts: Function that selects the items to write; all if None.
-        batch_items: Number of items after which a new file is started; 0 for never.
-        batch_bytes: Bytes of records after which a new file is started; 0 for never.
+        accepts: Function that selects the items to write; None selects all.
+        batch_items: Number of items after which a new file is started; 0 for no limit.
+        batch_bytes: Number of bytes of records after which a new file is started; 0 for no limit.
         storage: Keyword arguments of the store's file system.
-        folder: Folder for feeds of stores until they are complete; None for the system's temporary folder.
+        folder: Folder for the local file of a feed for a store; None for the system's temporary folder.
         local: Local file to write if ``uri`` is in a store; None otherwise.
-        is_of_job: Whether a later run of a job may cut it back and continue it.
+        is_of_job: Whether this is a feed of a job, so that a later run may truncate and continue it.
         arguments: Options of the format.
         exporter: The exporter class that writes it; None for trawl's own format.
     """
@@ -223,13 +223,13 @@ class FeedOptions:
 
     @property
     def is_remote(self) -> bool:
-        """True if it goes to a store, which accepts only whole objects, instead of a file."""
+        """True if the feed goes to a store, which accepts only whole objects."""
         scheme = _SCHEME.match(self.uri)
         return scheme is not None and scheme[1].lower() != "file"
 
     @property
     def is_batched(self) -> bool:
-        """True if it is written to more than one file."""
+        """True if the feed is divided into several files."""
         return bool(self.batch_items or self.batch_bytes)
 
     @property
@@ -245,7 +245,7 @@ class FeedOptions:
         """Return the fields of an item that this feed writes, by their names in the feed.
 
         Raises:
-            ValueError: If the feed names its fields and the item has none of them.
+            ValueError: If the options name the feed's fields, and the item has none of them.
         """
         if self.fields is None:
             return fields
@@ -266,11 +266,11 @@ class FeedOptions:
 def feed_entry(text: str, *, overwrite: bool) -> tuple[str, FeedMapping]:
     """Return the entry of ``FEEDS`` for ``-o FEED`` or ``-O FEED``: the path, and its options.
 
-    ``FEED`` is a path whose file name extension names the format, or ``PATH:FORMAT``. ``-`` alone is standard output as
-    jsonl.
+    ``FEED`` is a path whose file name extension is the format, or ``PATH:FORMAT``. ``-`` without a format writes jsonl
+    to standard output.
 
     Raises:
-        FeedError: If it names no format. An unknown format is reported when the feed is opened.
+        FeedError: If it names no format. An unknown format is not detected here, but when the feed is opened.
     """
     path, name, _ = _split(_uri(text), None)
     return path, {"format": FORMATS.get(name, name), "overwrite": overwrite}
@@ -325,7 +325,7 @@ def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_ut
 
 
 def _batches_checked(options: FeedOptions, started_utc: datetime) -> FeedOptions:
-    """Check the path of a feed in batches, or fill in the batch if the feed has a single file."""
+    """Check the path of a feed with batches. If the feed has a single file, fill in the batch as number 1."""
     if not options.is_batched:
         path = fill_path(options.uri, batch=1, batch_time_utc=started_utc)
         return options if path == options.uri else attrs.evolve(options, uri=path)
@@ -347,7 +347,7 @@ def _uri(key: object) -> str:
 def _split(text: str, given: str | None) -> tuple[str, str, str]:
     """Return a path, its format and its compression.
 
-    The format comes from ``given``, ``PATH:FORMAT`` or the extension.
+    The format is ``given``, or the ``FORMAT`` in ``PATH:FORMAT``, or the file name extension.
     """
     path, name = text, given
     if name is None:
@@ -369,7 +369,7 @@ def _split(text: str, given: str | None) -> tuple[str, str, str]:
 
 
 def _known(name: str, path: str) -> str:
-    """Return the format for a name, of trawl or of a plugin."""
+    """Return the format with this name, which is one of trawl's formats or of a plugin."""
     if name in FORMATS:
         return FORMATS[name]
     others = plugin_names(PLUGINS)
@@ -383,7 +383,7 @@ def _known(name: str, path: str) -> str:
 
 
 def _exporter(name: str, mapping: FeedMapping, settings: FeedsSettings, path: str) -> Exporter | None:
-    """Return the exporter class of a feed, with the same arguments as in Scrapy; None for one of trawl's formats."""
+    """Return the exporter class of a feed, with the same arguments as in Scrapy; None for trawl's own format."""
     given = mapping.get("exporter", {**settings.feed_exporters_base, **settings.feed_exporters}.get(name))
     if given is None:
         return None
@@ -426,9 +426,10 @@ def _arguments(given: Mapping[str, Any], path: str) -> ExportArguments:
 
 
 def _encoding(name: str | None, path: str) -> str | None:
-    """Return the encoding's normal name, if files in it can be cut and continued because ASCII bytes always mean ASCII.
+    """Return the normal name of an encoding. Raise an error if files in this encoding can't be truncated and continued.
 
-    UTF-16, ISO-2022-JP and similar encodings use ASCII bytes in other characters, or write a mark at each start.
+    In a usable encoding, an ASCII byte always means the ASCII character. UTF-16, ISO-2022-JP and similar encodings use
+    ASCII bytes in other characters, or write a mark at the start of each text.
     """
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""The feeds of a job: items go through its outbox, and are in every feed exactly once, even if the process is killed.
+"""The feeds of a job. Items go through the job's outbox, so each feed has every item exactly once, even after a kill.
 
 Theory of operation. ::
 
@@ -7,30 +7,31 @@ Theory of operation. ::
     recorded in one transaction: "all feeds have the items up to n;            ▼
     feed a ends at byte x, feed b at byte y" ◄── the files are synced ◄── the feeds, flushed
 
-A kill at any point leaves files with at least the recorded content. The next process cuts each file back to its
-recorded byte and copies from item n + 1 on. So items that would be written twice, and a partial record, are removed
-first. This also holds after a power cut, which may lose the job's last transactions. A file and its name are synced
-before its position is recorded, a batch is synced before the next one starts, and the start of each feed is on the disk
-before anything is written to it.
+If the process is killed at any point, the files have at least the recorded content. The next process truncates each
+file to its recorded byte and copies the items from n + 1 on. So a partial record, and items that would be written
+twice, are removed first. This also works after a power cut, which may lose the job's last transactions. A file and its
+name are synced before its position is recorded, and a batch is synced before the next batch starts. The start position
+of each feed is on the disk before an item is written to the feed.
 
-A feed is identified by its absolute path. If no feed had that path, it is identified by its path from the job's
-directory, so that a job can be moved or copied together with its feeds. If an unknown file is at the path of a feed,
-and a file of the job is missing, the unknown file may be the missing one. Then it is refused, because items beyond the
-recorded byte would be written twice. A copy of a feed that was made before the job was copied lacks records, so it is
-refused too.
+A feed is identified by its absolute path. If the job has no feed with that path, the feed is identified by its path
+relative to the job's directory, so that a job can be moved or copied together with its feeds. If an unknown file is at
+the path of a feed, and one of the job's files is missing, the unknown file may be the missing file. The feed is then
+refused, because items after the recorded byte would be written twice. If a feed was copied before the job was copied,
+the copy lacks records, so it is refused too.
 
-Standard output, a pipe and a device can't be cut. After a kill, a batch that was written but not recorded is written to
-them again. No items are lost.
+Standard output, a pipe and a device can't be truncated. If a batch was written to one of them but not recorded before a
+kill, the batch is written again. No items are lost.
 
-Items beyond the limit of a run (``CLOSESPIDER_ITEMCOUNT``) enter the outbox too, and are *withheld*: not copied. The
-position of the first one is saved in the same transaction, so that the next run knows which items were not counted.
-That run releases them first, as far as its own limit allows.
+Items beyond the limit of a run (``CLOSESPIDER_ITEMCOUNT``) enter the outbox too, but they are *withheld*, that is, not
+copied to the feeds. The position of the last item within the limit is saved in the same transaction, so that the next
+run knows which items were not counted. The next run first copies withheld items, as many as its own limit allows.
 
-A job in a server may have several processes. One of them copies the items of all. It learns the position of the last
-item from the response to its own step. The other processes have no feeds, and only store items. With several processes
-no item is withheld, because a position could not separate the items beyond a limit.
+A job in a server may have several processes. One of these processes copies the items of all processes. The response to
+each of its own steps contains the position of the last item. The other processes have no feeds, and only store items.
+With several processes no item is withheld, because the items of all processes are mixed, so that one position could not
+separate the items beyond a limit.
 
-Without a job this module is not used. :class:`trawl.feeds.Feeds` takes the items directly.
+A crawl without a job does not use this module. Its items go directly to :class:`trawl.feeds.Feeds`.
 """
 
 from __future__ import annotations
@@ -63,10 +64,13 @@ if TYPE_CHECKING:
 __all__ = ["COPY_INTERVAL", "MAX_BEHIND", "OutboxWriter", "open_outbox"]
 
 COPY_INTERVAL = 0.25
-"""Seconds for which items are collected in the outbox before they are copied. Each batch syncs the files once."""
+"""Seconds for which items are collected in the outbox before they are copied. The files are synced once per copy."""
 
 MAX_BEHIND = 10_000
-"""Maximum items in the outbox before acknowledgements wait for the feeds. A pipe without a reader stops the crawl."""
+"""Maximum number of items that wait for the feeds.
+
+Above it, acknowledgements wait, so a pipe without a reader stops the crawl.
+"""
 
 _COMPARED_BYTES = 1 << 16
 _END_BYTES = 16
@@ -80,10 +84,10 @@ _Refusal = tuple[str, ItemOrigin, Exception]
 
 
 FEED_STATES: Section[dict[str, FeedState]] = Section("feeds", dict[str, FeedState])
-"""States of a job's feeds by destination, an absolute path, so that ``-o`` may be given in another form."""
+"""States of a job's feeds by destination. It is an absolute path, so a later ``-o`` may write the path differently."""
 
 WITHHELD: Section[int] = Section("withheld", int)
-"""Position of the last item within the limit."""
+"""Position of the last item within the limit of the last run. Later items are withheld."""
 
 
 class OutboxWriter:
@@ -91,9 +95,9 @@ class OutboxWriter:
 
     Args:
         job: The job with the outbox.
-        feeds: The open feeds, cut back to their recorded positions.
+        feeds: The open feeds, with their recorded positions.
         stats: The statistics, for counting items that a feed can't write.
-        states: State of each feed, by its current destination.
+        states: The state of each feed, by current destination.
     """
 
     def __init__(self, job: Job, feeds: Feeds, stats: Counts | None, states: Mapping[str, FeedState]) -> None:
@@ -105,13 +109,14 @@ class OutboxWriter:
         self._filtered = [feed.item_filter for feed in feeds.all if feed.item_filter.accepts is not None]
         self._copied = job.outbox_start
         self._expected = job.outbox_end
-        before = WITHHELD.read(job)  # if unreadable, all items are delivered
+        before = WITHHELD.read(job)  # None if unreadable; then all items are copied
         self._until = self._expected if before is None else min(self._expected, max(before, self._copied))
-        if before is not None and self._until == self._expected:  # a kill came before these items were stored
+        # the last process was killed before it stored the withheld items
+        if before is not None and self._until == self._expected:
             job.keep(WITHHELD.name, None)
         self._released = (self._until, self._until)
         self._collected: list[object] | None = None
-        # The job or another process may have feeds, but this process has none, so leave the pending items.
+        # If this process has no feeds, but another run or process may have some, the pending items must stay.
         self._is_idle = feeds.is_empty and (bool(states) or job.session is not None)
         self._states = dict(states)
         self._moved = {old: destination for destination, state in self._states.items() for old in state.earlier}
@@ -123,7 +128,7 @@ class OutboxWriter:
 
     @property
     def is_empty(self) -> bool:
-        """True if no process can have a feed, so that items need not be stored."""
+        """True if no process of the job can have feeds, so that items need not be stored."""
         return self._feeds.is_empty and self._job.session is None
 
     def encode(self, item: object, page: str = "", counts: Counts | None = None) -> bytes:
@@ -132,22 +137,23 @@ class OutboxWriter:
         Args:
             item: An item of any kind.
             page: The URL of the item's page; "" for an item of ``start()``.
-            counts: The statistics to count refusals in; None for the crawl's statistics, at once.
+            counts: The statistics to count refusals in; None to count them immediately in the crawl's statistics.
 
         Raises:
-            ItemLost: If it can't be written, or the filters of all feeds that may take it failed. Logged and counted.
+            ItemLost: If the item can't be written, or the filters of all feeds that may take it failed. This is logged
+                and counted.
         """
         answers = self._answers(item, page, counts) if self._filtered else None
         try:
             with contained:
                 return to_stored(item, self._classes, answers, page, is_exact=self._is_exact)
-        except Exception as error:  # libraries of items and values may raise any exception
+        except Exception as error:  # a library that defines items or values may raise any exception
             origin = ItemOrigin(page, type(item).__name__)
             self._item_errors.refused(self._feeds.all[0].uri if self._feeds.all else "-", origin, error, counts)
             raise ItemLost(f"{origin} is left out: {reason_of(error)}") from error
 
     def _answers(self, item: object, page: str, counts: Counts | None) -> dict[str, bool]:
-        """Return the results of the feeds' filters, which receive the item itself, not its stored form."""
+        """Return the results of the feeds' filters. They receive the item itself, not its stored form."""
         origin = ItemOrigin(page, type(item).__name__)
         answers: dict[str, bool] = {}
         failures: list[str] = []
@@ -168,11 +174,14 @@ class OutboxWriter:
 
     @property
     def withheld(self) -> int:
-        """Number of items beyond the limit of this run or an earlier one; 0 if none can be copied."""
+        """Number of items beyond the limit of this run or an earlier run; 0 if this process copies no items."""
         return 0 if self._is_idle else self._expected - self._until
 
     def acknowledged(self, count: int, withheld: int = 0) -> None:
-        """Record that an acknowledgement added ``count`` items, the last ``withheld`` of them for a later run."""
+        """Record that an acknowledgement has added ``count`` items.
+
+        The last ``withheld`` of them are for a later run.
+        """
         self._expected += count
         self._until += count - (0 if self._is_shared else withheld)
         if self._until < self._expected:
@@ -192,11 +201,14 @@ class OutboxWriter:
 
     @property
     def is_behind(self) -> bool:
-        """True if so many items wait for the feeds that :meth:`room` would wait."""
+        """True if too many items wait for the feeds, so that :meth:`room` would wait."""
         return self._until - self._copied > MAX_BEHIND and not self._is_idle
 
     def release(self, count: int, collected: list[object] | None) -> None:
-        """Copy ``count`` of the withheld items, and append them to ``collected`` as plain dicts, if given."""
+        """Copy ``count`` withheld items to the feeds.
+
+        If ``collected`` is a list, also append the items to it as plain dicts.
+        """
         self._released = (self._until, self._until + count)
         self._collected = collected
         self._until += count
@@ -207,7 +219,7 @@ class OutboxWriter:
         self._wakeup.add()
 
     async def room(self) -> None:
-        """Wait until the feeds are not too far behind. A checkpoint only if they are.
+        """Wait while too many items wait for the feeds. A checkpoint only if it waits.
 
         Raises:
             FeedError: If a feed can no longer be written.
@@ -222,9 +234,10 @@ class OutboxWriter:
         self._wakeup.close()
 
     async def write(self) -> None:
-        """Copy items until :meth:`close`, then end the feeds. Runs as the single writer task of a crawl.
+        """Copy items until :meth:`close` is called, then end the feeds. Run this as the only writer task of a crawl.
 
-        Cancelling it closes the feeds as they are. The next process of the job continues from the recorded positions.
+        If this is cancelled, the feeds are closed without copying more. The next process continues from the recorded
+        positions.
 
         Raises:
             FeedError: If a feed can't be written.
@@ -232,8 +245,9 @@ class OutboxWriter:
         """
         try:
             await self._feeds.start()
-            self._record()  # record the start of each feed before writing to it
-            await self._job.sync()  # otherwise a power cut could leave items in the feed of a job that looks new
+            self._record()  # record the start position of each feed before writing to the feed
+            # Otherwise, after a power cut, a feed could have items although its job looks new.
+            await self._job.sync()
             while not self._wakeup.is_closed:
                 await self._wakeup.wait()
                 await self._copy()
@@ -251,22 +265,24 @@ class OutboxWriter:
 
     async def _copy(self) -> None:
         if self._is_shared and not self._is_idle:
-            await self._job.commit()  # after this step, the position of the last item of all processes is known
+            # The response contains the position of the last item of all processes.
+            await self._job.commit()
             self._expected = self._until = self._job.outbox_end
         while self._copied < self._until and not self._is_idle:
             limit = min(self._batch_items, self._until - self._copied)
             items = await self._job.outbox_after(self._copied, limit)
-            if not items:  # acknowledged, but not in the database yet
+            if not items:  # the items are acknowledged, but not in the database yet
                 await self._job.commit()
                 items = await self._job.outbox_after(self._copied, limit)
                 if not items:
                     return
             lease = self._job.lease
-            if lease is not None and trio.current_time() >= lease.until:  # another process may copy them
+            # the lease has ended, and another process may copy the items
+            if lease is not None and trio.current_time() >= lease.until:
                 await self._job.commit()
             refusals = [refusal for one in items for refusal in self._add(one)]
             await self._feeds.sync()
-            # Count lost items in the transaction that removes them from the outbox, so that each is counted once.
+            # Count lost items now, so that the transaction that removes them from the outbox also stores the counts.
             self._tell(refusals)
             self._copied = items[-1].position
             self._record()
@@ -300,7 +316,7 @@ class OutboxWriter:
         return refusals
 
     def _tell(self, refusals: Sequence[_Refusal]) -> None:
-        """Log and count items that feeds refused when they were added or written."""
+        """Log and count items that feeds have refused, when the items were added or when they were written."""
         lost = {id(origin): origin for _, origin, _ in refusals if not origin.feeds}
         for uri, origin, error in refusals:
             self._item_errors.refused(uri, origin, error)
@@ -310,7 +326,7 @@ class OutboxWriter:
             self._item_errors.refused_late(feed.uri, feed.take_refused())
 
     def _record(self) -> None:
-        if self._is_idle:  # another process may have recorded more
+        if self._is_idle:  # another process may have recorded later positions
             return
         for feed in self._feeds.all:
             destination = feed.destination
@@ -329,26 +345,30 @@ async def open_outbox(
     started_utc: datetime,
     stats: Counts | None = None,
 ) -> tuple[Feeds, OutboxWriter]:
-    """Open the feeds of a job, each to be cut back to its recorded position, and the writer that copies items to them.
+    """Open the feeds of a job, and create the writer that copies items to them.
+
+    When the writer starts, it truncates each feed to its recorded position.
 
     Args:
         settings: The settings of feeds.
         blocking: Runs blocking calls.
         job: The job, with its outbox and the recorded positions.
         spider_name: Value of ``%(name)s`` in a path.
-        started_utc: Start of the job, the value of ``%(time)s`` in a path in all its runs.
+        started_utc: The time at which the job started. It is the value of ``%(time)s`` in a path, in all runs of the
+            job.
         stats: The statistics, for counting items that a feed can't write.
 
     Raises:
         FeedError: If a feed can't be opened, is shorter than its recorded position, or may have been moved.
-        JobError: If the saved positions of the feeds can't be read, because continuing would write items twice.
+        JobError: If the saved positions of the feeds can't be read. Without them, items would be written twice.
     """
     states = FEED_STATES.read(job)
     if states is None and FEED_STATES.name in job.kept:
         raise job.damaged("the saved positions of its feeds can't be read")
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
     states = await blocking.run(_located, states or {}, [one.destination for one in options], job.directory, job.name)
-    feeds = await open_feeds(  # without statistics, because work after the last record is repeated by the next run
+    # Without statistics: the next run repeats work after the recorded positions, and would count it again.
+    feeds = await open_feeds(
         settings,
         blocking,
         spider_name=spider_name,
@@ -362,10 +382,10 @@ async def open_outbox(
 def _located(
     states: Mapping[str, FeedState], destinations: Sequence[str], directory: Path | None, job: str
 ) -> dict[str, FeedState]:
-    """Return the states by the current destinations of the feeds. Blocks.
+    """Return the states of the feeds by their current destinations. Blocks.
 
     Raises:
-        FeedError: If a file may be a moved file of the job, or is a copy of one that is older than the job.
+        FeedError: If a file may be a moved file of the job, or is an older copy of a file of the job.
     """
     found = dict(states)
     for destination in destinations:
@@ -399,18 +419,18 @@ def _located(
 
 
 def _relative(destination: str, directory: Path | None) -> str | None:
-    """Return a file's path from the job's directory; None if the feed is not a file or the job has no directory."""
+    """Return a file's path relative to the job's directory; None if it is not a file or the job has no directory."""
     return os.path.relpath(destination, directory.resolve()) if directory and os.path.isabs(destination) else None
 
 
 def _is_missing(destination: str, state: FeedState) -> bool:
-    """Return whether a feed's file was written and is now missing from its destination."""
+    """Return whether a feed's file has records, but is missing at its destination."""
     is_written = state.position or (state.batch is not None and state.batch[0] > 1)
     return bool(is_written) and os.path.isabs(destination) and _size(destination, state) is None
 
 
 def _may_be(destination: str, old: str, state: FeedState) -> bool:
-    """Return whether a file can be the moved file of ``old``, because that is missing or has the same content."""
+    """Return whether a file may be the file of ``old`` after a move, because ``old`` is missing or has the same end."""
     if _size(old, state) is None:
         return True
     start = max(0, state.position - _COMPARED_BYTES)
@@ -427,7 +447,7 @@ def _has_same_start(destination: str, old: str, state: FeedState) -> bool:
 
 
 def _read(destination: str, state: FeedState, start: int, length: int) -> bytes | None:
-    """Return some bytes of a feed's file; None if it can't be read."""
+    """Return ``length`` bytes of a feed's file from ``start``; None if the file can't be read."""
     try:
         with _path(destination, state).open("rb") as file:
             file.seek(start)
@@ -437,7 +457,7 @@ def _read(destination: str, state: FeedState, start: int, length: int) -> bytes 
 
 
 def _path(destination: str, state: FeedState) -> Path:
-    """Return the path of the feed's file, or of the last one if it has batches."""
+    """Return the path of a feed's file. For a feed with batches, this is the last batch."""
     return Path(fill_path(destination, batch=state.batch[0]) if state.batch is not None else destination)
 
 
@@ -450,7 +470,7 @@ def _size(destination: str, state: FeedState) -> int | None:
 
 
 def _tell(job: Job, feeds: Feeds, states: Mapping[str, FeedState]) -> None:
-    """Warn about feeds of the job that this run does not have."""
+    """Warn about feeds of the job that are missing in this run."""
     given = [feed.destination for feed in feeds.all]
     for destination in states:
         if destination not in given and (given or job.session is None):

@@ -1,10 +1,10 @@
-"""Storages of feeds: a file, which can be cut and continued, or a stream, which can't. All calls block.
+"""Storages of feeds. A file can be truncated and continued, and a stream can't. All calls block.
 
-Errors are the system's own (``OSError``). The feed adds its name to them.
+The methods raise the system's errors (``OSError``). The feed adds its name to the message.
 
-The objects of a store (S3, and all others that fsspec supports) can't be continued. Such a feed is a local file during
-the crawl, and is uploaded to the store when the feed, or a batch of it, has ended. If that fails, the file stays, and
-the error names it.
+The objects of a store (S3, and all other stores that fsspec supports) can't be continued. During the crawl, such a feed
+is a local file. When the feed or a batch has ended, the file is uploaded to the store. If the upload fails, the local
+file stays, and the error names it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RemoteFile:
     """The local file of a feed for a store.
 
     Attributes:
-        options: Options of the feed, with the local file.
+        options: The feed's options, with the path of the local file.
         local: The local file.
         files: The store as an fsspec file system.
         target: The path in the store.
@@ -78,7 +78,7 @@ class RemoteFile:
         try:
             try:
                 self.files.put_file(str(self.local), self.target)
-            except FileNotFoundError:  # the store has folders; others may refuse to create one
+            except FileNotFoundError:  # only some stores have folders, and others may refuse to create one
                 self.files.makedirs(self.target.rpartition("/")[0], exist_ok=True)
                 self.files.put_file(str(self.local), self.target)
         except Exception as error:  # the store's library may raise any exception
@@ -88,7 +88,9 @@ class RemoteFile:
 
 
 def store_of(options: FeedOptions) -> tuple[Any, str]:
-    """Return the store of a feed as an fsspec file system, and the path in it. Asks no server. May block.
+    """Return the store of a feed as an fsspec file system, and the path in the store.
+
+    May block, but does not connect to a server.
 
     Raises:
         FeedError: If the store can't be used.
@@ -109,10 +111,10 @@ def store_of(options: FeedOptions) -> tuple[Any, str]:
 
 
 def open_store(options: FeedOptions) -> RemoteFile:
-    """Open the store of a feed, and a local file to write until it is complete. Blocks.
+    """Open the store of a feed, and create the local file to write during the crawl. Blocks.
 
     Raises:
-        FeedError: If the store can't be used, or has this object and the feed does not overwrite.
+        FeedError: If the store can't be used, or if it has an object at this path and the feed does not overwrite.
         SettingsError: If its library is not installed.
     """
     uri = options.uri
@@ -137,19 +139,22 @@ if sys.platform != "win32":
 
 
 PIPE_WAIT = 0.1
-"""Seconds for which a write waits for a pipe's reader before it returns, so that a crawl can be cancelled."""
+"""Maximum seconds for which a write waits for the reader of a pipe. It is short, so that a crawl can be cancelled."""
 
 
 class FeedStorage(Protocol):
-    """Destination of bytes."""
+    """The destination of a feed's bytes."""
 
     @property
     def is_seekable(self) -> bool:
-        """True for a file that can be read, cut and written at a position."""
+        """True for a file, which can be read, truncated, and written at a position."""
         ...
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write ``content`` at ``position``, or a part if the rest would wait long. Returns the number of bytes."""
+        """Write ``content`` at ``position``, or only its start if the rest would take long.
+
+        Return the number of bytes.
+        """
         ...
 
     def close(self) -> None:
@@ -158,7 +163,7 @@ class FeedStorage(Protocol):
 
 
 class LazyStorage:
-    """The storage of a feed that is not opened yet."""
+    """The storage of a feed that is not open yet."""
 
     is_seekable = True
 
@@ -173,8 +178,8 @@ class LazyStorage:
 class FileStorage:
     """A regular file, locked by this crawl.
 
-    Two crawls that write to one file would overwrite each other's records, so the file is locked while it is open
-    (advisory, ``flock``; not on Windows).
+    If two crawls wrote to one file, they would overwrite each other's records. So the file is locked while it is open
+    (an advisory lock with ``flock``; not on Windows).
     """
 
     is_seekable = True
@@ -187,7 +192,8 @@ class FileStorage:
         """
         self.path = path
         self.is_new: bool = not path.exists()
-        # Whether its name is surely on the disk; an earlier process may have created it just before a power cut.
+        # Whether the file's name is certainly on the disk. This is unknown also for an existing file, because an
+        # earlier process may have created it recently.
         self._is_named = False
         self._file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666), "r+")
         try:
@@ -198,15 +204,21 @@ class FileStorage:
 
     @property
     def size(self) -> int:
-        """Its size, in bytes."""
+        """The size of the file, in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
     def reader(self) -> io.BufferedReader:
-        """Return the file for reading. Call ``detach()`` on the reader, which leaves the file open."""
+        """Return a reader of the file.
+
+        Call ``detach()`` on it at the end, because closing the reader would close the file.
+        """
         return io.BufferedReader(self._file)
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write at ``position``, and return the number of bytes. It is smaller than given only if the disk is full."""
+        """Write at ``position``, and return the number of bytes.
+
+        Only if the disk is full, not all bytes are written.
+        """
         self._file.seek(position)
         return self._file.write(content) or 0
 
@@ -234,14 +246,15 @@ class FileStorage:
 class StreamStorage:
     """A pipe, a terminal or a device, written through its descriptor without a buffer.
 
-    A write to a pipe whose reader does not read would block forever, and a blocked thread can't be cancelled. So a
-    write passes only as many bytes as the pipe has room for, and returns after ``PIPE_WAIT`` if it has none.
+    If the reader of a pipe does not read, a write would block forever, and a blocked thread can't be cancelled. So a
+    write passes only as many bytes as the pipe has room for. If the pipe has no room, the write returns after
+    ``PIPE_WAIT`` seconds.
     """
 
     is_seekable = False
 
     def __init__(self, descriptor: int, *, is_owned: bool) -> None:
-        """Write to ``descriptor``, and close it at the end if ``is_owned``."""
+        """Write to ``descriptor``. If ``is_owned``, :meth:`close` closes it."""
         self._descriptor = descriptor
         self._is_owned = is_owned
         self._poll: select.poll | None = None
@@ -250,34 +263,37 @@ class StreamStorage:
             self._poll.register(descriptor, select.POLLOUT)
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write as many bytes as there is room for. The position is ignored."""
+        """Write as many bytes as the stream has room for, and return their number. The position is ignored."""
         if self._poll is None:
             return os.write(self._descriptor, content)
         done = 0
         while done < len(content) and self._poll.poll(PIPE_WAIT * 1000):
-            try:  # for a pipe, POLLOUT means room for PIPE_BUF bytes; more could block
+            try:  # for a pipe, POLLOUT means room for PIPE_BUF bytes, so more bytes could block
                 done += os.write(self._descriptor, content[done : done + select.PIPE_BUF])
-            except BlockingIOError:  # another owner has set the pipe to non-blocking
+            except BlockingIOError:  # another process has set the pipe to non-blocking
                 break
         return done
 
     def close(self) -> None:
-        """Close the descriptor if this object owns it."""
+        """Close the descriptor if this object owns the descriptor."""
         if self._is_owned:
             self._is_owned = False
             os.close(self._descriptor)
 
 
 class PipeStorage:
-    """A named pipe. Opening it waits for a reader, until a signal or a cancellation.
+    """A named pipe. Opening it waits until the pipe has a reader, a signal comes or the caller is cancelled.
 
-    The system's own open would wait in a thread, which a signal does not interrupt.
+    Waiting in the system's ``open`` is not possible, because it would run in a thread, which a signal does not
+    interrupt.
     """
 
     is_seekable = False
 
     def __init__(self, path: Path) -> None:
-        """Wait until ``path`` has a reader, and open it. After a signal, opening is left to the writes.
+        """Wait until ``path`` has a reader, and open it.
+
+        After a signal, return without opening; a later write opens it.
 
         Raises:
             OSError: If it can't be opened for writing.
@@ -289,12 +305,12 @@ class PipeStorage:
             return
         logger.info("feed %s: it is a named pipe without a reader: waiting for one", path)
         while not self._has_reader() and not is_interrupted():
-            with suppress(RuntimeError):  # in a simulation this is not a Trio thread
+            with suppress(RuntimeError):  # raised in a simulation, where this is not a Trio thread
                 trio.from_thread.check_cancelled()
             time.sleep(PIPE_WAIT)
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write as many bytes as there is room for, or none while the pipe has no reader."""
+        """Write as many bytes as the pipe has room for. Write nothing while it has no reader."""
         if self._stream is None and not self._has_reader():
             time.sleep(PIPE_WAIT)
             return 0
@@ -318,7 +334,7 @@ class PipeStorage:
 
 
 class TerminalStorage(StreamStorage):
-    """A terminal, on which people read items. Control characters from pages are escaped."""
+    """A terminal. Control characters from pages are escaped, because they could change what the user sees."""
 
     def __init__(self, descriptor: int) -> None:
         """Write to ``descriptor``, which stays open."""
@@ -327,7 +343,10 @@ class TerminalStorage(StreamStorage):
         self._taken = 0
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write as many bytes as there is room for. None count as written until all are."""
+        """Write as many bytes as the terminal has room for.
+
+        Returns 0 until all bytes of ``content`` are written.
+        """
         if not self._spelled:
             text = bytes(content).decode("utf-8", "backslashreplace").replace("\r\n", "\n")
             self._spelled, self._taken = printable(text, keeps_lines=True, is_content=True).encode(), len(content)
@@ -337,7 +356,7 @@ class TerminalStorage(StreamStorage):
 
 
 class TextStorage:
-    """A standard output without a file descriptor, as in a notebook or if the output is captured."""
+    """A standard output without a file descriptor, for example in a notebook, or if the output is captured."""
 
     is_seekable = False
 
@@ -350,7 +369,7 @@ class TextStorage:
         binary = getattr(self._stream, "buffer", None)
         if binary is not None:
             binary.write(bytes(content))
-        else:  # a batch has whole records, so no character is split
+        else:  # the bytes are whole records, so no character is split
             self._stream.write(bytes(content).decode("utf-8", "replace"))
         self._stream.flush()
         return len(content)
@@ -363,7 +382,7 @@ def make_folder(folder: Path) -> None:
     """Create a folder and its parents if they are missing.
 
     Raises:
-        OSError: If it can't be created; NotADirectoryError if a file has its name.
+        OSError: If the folder can't be created; NotADirectoryError if there is a file of this name.
     """
     try:
         file_sync.make_folder(folder)
@@ -372,7 +391,7 @@ def make_folder(folder: Path) -> None:
 
 
 def open_storage(path: Path) -> FileStorage | StreamStorage | PipeStorage:
-    """Open the file at ``path``, creating its folders. A device or named pipe is opened as a stream.
+    """Open the file at ``path``, and create missing folders. A device or a named pipe is opened as a stream.
 
     Opening a named pipe waits for a reader, until a signal comes or the caller is cancelled.
 
@@ -391,12 +410,13 @@ def open_standard_output() -> StreamStorage | TextStorage:
     """Open the standard output of this process.
 
     Raises:
-        FeedError: If there is none, or it is closed.
+        FeedError: If this process has no standard output, or has closed it.
     """
     stream = sys.stdout
-    if stream is None or stream.closed or getattr(stream, "name", "") == os.devnull:  # os.devnull replaces a closed one
+    # os.devnull replaces a closed stream
+    if stream is None or stream.closed or getattr(stream, "name", "") == os.devnull:
         raise FeedError("feed -: there is no standard output", "-")
-    stream.flush()  # keeps the order with earlier prints
+    stream.flush()  # so that earlier output comes before the items
     try:
         return TerminalStorage(stream.fileno()) if stream.isatty() else StreamStorage(stream.fileno(), is_owned=False)
     except (OSError, AttributeError):
@@ -411,4 +431,4 @@ def _lock(descriptor: int) -> None:
     except BlockingIOError:
         raise BlockingIOError("another crawl is writing to it") from None
     except OSError:
-        return  # a file system without locks
+        return  # the file system has no locks

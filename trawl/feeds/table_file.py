@@ -1,4 +1,4 @@
-"""Common part of the files that a library writes: rows are collected and passed to the library together."""
+"""Base of files that a library writes. Rows are collected and passed to the library together."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class TableFile(FeedFile):
         """Create a file that is not open yet.
 
         Raises:
-            SettingsError: If its library is not installed, or does not know an option.
+            SettingsError: If the file's library is not installed, or does not support an option.
         """
         super().__init__(options)
         self._path: Path | None = None  # None until it is opened
         self._warned: set[str] = set()
         self._rows: list[AddedRow] = []
-        self._given: list[AddedRow] = []  # staged for write(), which a cancellation may delay
+        self._given: list[AddedRow] = []  # rows staged for write(), which a cancellation may delay
 
     @property
     def path(self) -> Path:
         """The path of the file.
 
         Raises:
-            ValueError: If it is not open.
+            ValueError: If the file is not open.
         """
         if self._path is None:
             raise ValueError("the file is not open")
@@ -54,7 +54,7 @@ class TableFile(FeedFile):
 
     @abstractmethod
     def value(self, value: object) -> Any:
-        """Return a value as it will be written. Does not block.
+        """Return a value in the form in which it will be written. Does not block.
 
         Raises:
             Exception: If it can't be written.
@@ -66,11 +66,11 @@ class TableFile(FeedFile):
 
     @abstractmethod
     def insert(self, rows: Sequence[AddedRow]) -> Sequence[RefusedItem]:
-        """Write all rows or none, and return rows that can never be written, including rows of earlier calls."""
+        """Write all rows, or none if an error is raised, and return refused rows, including rows of earlier calls."""
 
     @abstractmethod
     def _open_path(self, path: Path) -> None:
-        """Open the file at a path, or create it, without changing its rows."""
+        """Open or create the file at a path, without changing its rows."""
 
     def add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
         """Add the row of an item."""

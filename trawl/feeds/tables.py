@@ -1,16 +1,17 @@
 """Items as rows of a SQLite table or of a Parquet file.
 
-The columns of a SQLite table are the fields of the items, added when they first appear. Each flush is one transaction,
-so a killed crawl leaves whole rows. Rows are numbered, so that a job can cut the table back to the last recorded row.
-Strings, numbers and NULL are stored as such, and nested values as JSON. Other programs may have the database open. Each
-transaction starts by reading the current columns and last row, so that columns and rows added by others are kept. Only
-a job needs exclusive use of its table, because cutting it back would delete rows of others.
+A SQLite table has a column for each field of the items. A column is added when its field first appears. Each flush is
+one transaction, so a killed crawl leaves whole rows. Rows are numbered, so that a job can remove the rows after the
+last recorded row. Strings, numbers and NULL are stored unchanged, and nested values as JSON. Other programs may have
+the database open. Each transaction first reads the current columns and the last row, so that columns and rows that
+other programs have added are kept. Only a job needs a table that no other program writes, because removing rows would
+also delete their rows.
 
-A Parquet file is written in row groups, and valid only when its end is written. So it is written to a temporary file in
-the same folder, which replaces the destination when it is complete. A killed crawl leaves the earlier file. The first
-row group decides the columns and their types.
+A Parquet file is written in row groups, and is valid only after its end was written. So the rows are written to a
+temporary file in the same folder. When the temporary file is complete, it replaces the file at the destination. If the
+crawl is killed, the earlier file stays. The first row group decides the columns and their types.
 
-Only ``trawl.feeds.feed`` imports this module, when a feed needs it, because most crawls need no SQLite.
+Only ``trawl.feeds.feed`` imports this module, and only for a feed with tables, because most crawls do not need SQLite.
 """
 
 from __future__ import annotations
@@ -37,32 +38,33 @@ __all__ = ["ParquetTable", "SqliteTable"]
 
 _LARGEST = 2**63
 _ROW_NUMBERS = frozenset({"rowid", "oid", "_rowid_"})
-_BUSY = 5.0  # seconds to wait for other programs that lock the file
-_AGAIN = 0.05  # seconds between attempts, if SQLite does not wait by itself
+_BUSY = 5.0  # seconds to wait for another program that locks the file
+_AGAIN = 0.05  # seconds between attempts, where SQLite itself does not wait
 
 _KEPT = frozenset({str, int, float, bool, bytes, datetime, date, Decimal})
-"""Types that have an Arrow type."""
+"""Python types for which Arrow has a type."""
 
 
 class SqliteTable(TableFile):
-    """A table of a database, which may have other tables."""
+    """A table of a database. The database may also have other tables."""
 
     errors: tuple[type[Exception], ...] = (OSError, FormatConflict, sqlite3.Error)
 
     def __init__(self, options: FeedOptions) -> None:
-        """Create a feed for the table ``table`` of a file.
+        """Create the table file. The option ``table`` is the name of the table.
 
-        A new table has columns for the feed's fields from the start.
+        If the options name the feed's fields, a new table has their columns from the start.
         """
         super().__init__(options)
         self._bare = options.arguments.get("table", "items")
         self._name = _quoted(self._bare)
         self._fields = [written for _, written in options.fields or ()]
         self._is_new = False
-        self._is_named = False  # whether the file's name is on the disk
+        self._is_named = False  # whether the file's name is certainly on the disk
         self._keep = 0
         self._is_cut = False
-        self._columns: dict[str, str] = {}  # by the name in lower case, because SQLite ignores case
+        # Names of the columns, by the name in lower case, because SQLite ignores case.
+        self._columns: dict[str, str] = {}
         self._database: sqlite3.Connection | None = None
 
     def column(self, name: str) -> str:
@@ -70,7 +72,7 @@ class SqliteTable(TableFile):
         return legal_text(name).replace("\0", "")
 
     def value(self, value: object) -> str | int | float | None:
-        """Return a value of SQLite's types; a list or a dict as JSON."""
+        """Return a value of one of SQLite's types. A list or a dict is returned as JSON."""
         plain = to_builtins(value)
         if isinstance(plain, bool):
             return int(plain)
@@ -86,12 +88,13 @@ class SqliteTable(TableFile):
         check_journal(path)
         self._database = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         self._begin_wal()
-        # With FULL, commits are on the disk without a checkpoint of the log, which a reader can delay.
+        # A job needs FULL, because its commits must be on the disk. A checkpoint of the log also writes them to the
+        # disk, but a reader can delay the checkpoint.
         self._run(f"PRAGMA synchronous = {'FULL' if self._options.is_of_job else 'NORMAL'}")
         self._columns = self._columns_now()
 
     def locate(self, state: FeedState | None) -> None:
-        """Find the row to continue after."""
+        """Find the last row to keep."""
         last = self._last() if self._columns else 0
         self._is_cut = state is not None
         self._keep = state.position if state is not None else 0 if self._options.overwrite else last
@@ -101,7 +104,7 @@ class SqliteTable(TableFile):
             )
 
     def start(self) -> None:
-        """Remove later rows, or drop the table if it is overwritten."""
+        """Remove the rows after the last row to keep, or drop the table if the feed overwrites."""
         self.position = self._keep
         with self._transaction():
             if self._options.overwrite and not self.position and self._columns:
@@ -132,14 +135,14 @@ class SqliteTable(TableFile):
         return refused
 
     def sync(self) -> None:
-        """Move the log into the database file, and the file to the disk."""
+        """Copy the log into the database file, and sync the file and its name to the disk."""
         self._run("PRAGMA wal_checkpoint(FULL)")
         if not self._is_named:
             sync_folder(self.path.parent)
             self._is_named = True
 
     def _finish(self) -> None:
-        """Merge the log, so that one file remains, and close the database."""
+        """Copy the log into the database, so that only one file remains, and close the database."""
         self.sync()
         self._run("PRAGMA wal_checkpoint(TRUNCATE)")
         self._close()
@@ -170,20 +173,20 @@ class SqliteTable(TableFile):
 
     @property
     def _number(self) -> str:
-        """The first name for row numbers that is not a column (SQLite, ROWIDs)."""
+        """A name for the row number that is not the name of a column (SQLite, ROWIDs)."""
         return next((name for name in sorted(_ROW_NUMBERS, reverse=True) if name not in self._columns), "_rowid_")
 
     def _run(self, statement: str, values: Iterable[Any] = ()) -> list[Any]:
         return self._connection.execute(statement, tuple(values)).fetchall()
 
     def _begin_wal(self) -> None:
-        """Switch to WAL, so that a kill leaves the last whole transaction, and commits do not wait for the disk."""
+        """Switch to a write-ahead log. A kill then leaves whole transactions, and commits do not wait for the disk."""
         until = time.monotonic() + _BUSY
         while True:
             try:
                 self._run("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                # Another program switches at the same time. SQLite does not wait for that.
+                # Another program changes the journal mode at the same time. SQLite itself does not wait for that.
                 if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > until:
                     raise
                 time.sleep(_AGAIN)
@@ -192,7 +195,7 @@ class SqliteTable(TableFile):
 
     @contextmanager
     def _transaction(self) -> Generator[None, None, None]:
-        """Run one transaction, which starts by reading the current columns."""
+        """Run one transaction. It first reads the current columns."""
         known, position = self._columns, self.position
         self._run("BEGIN IMMEDIATE")
         try:
@@ -209,12 +212,12 @@ class SqliteTable(TableFile):
         return {_lower(name): name for _, name, *_ in self._run(f"PRAGMA table_info({self._name})")}
 
     def _is_unused(self) -> bool:
-        """Return whether the database has only this table, without rows, and no other program has it open."""
+        """Return whether the database has no other table and no rows, and no other program has it open."""
         if self._database is None:
             return True
         with suppress(sqlite3.Error):
             self._run("PRAGMA busy_timeout = 0")
-            self._run("PRAGMA journal_mode = DELETE")  # fails while another program has it open
+            self._run("PRAGMA journal_mode = DELETE")  # fails while another program has the database open
             [(others,)] = self._run("SELECT count(*) FROM sqlite_master WHERE name != ?", (self._bare,))
             return not others and not (self._columns_now() and self._last())
         return False
@@ -224,7 +227,7 @@ class SqliteTable(TableFile):
         return last or 0
 
     def _insert(self, row: Row) -> None:
-        """Insert one row and its new columns, or neither."""
+        """Insert one row and add its new columns. If the row can't be inserted, no column is added."""
         new = {_lower(name): name for name in row if _lower(name) not in self._columns}
         if not new:
             self._insert_values(row)
@@ -237,7 +240,7 @@ class SqliteTable(TableFile):
             self._insert_values(row)
         except BaseException:
             self._columns = known
-            if self._connection.in_transaction:  # some errors end the whole transaction
+            if self._connection.in_transaction:  # after some errors the whole transaction has ended
                 self._run("ROLLBACK TO one_row")
             raise
         self._run("RELEASE one_row")
@@ -277,7 +280,7 @@ class SqliteTable(TableFile):
 
 
 def _is_of_the_row(error: sqlite3.Error) -> bool:
-    """Return whether only this row can't be written, because it is too long or violates a constraint of the table."""
+    """Return whether the error is about this row only, because it is too long or violates a constraint of the table."""
     if isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
         return True
     return isinstance(error, sqlite3.InterfaceError)  # a value of an unsupported type
@@ -297,7 +300,10 @@ class ParquetTable(TableFile):
     is_typed: bool = True
 
     def __init__(self, options: FeedOptions) -> None:
-        """Create a file that is not open yet. Its columns are the feed's fields, or those of the first row group."""
+        """Create a file that is not open yet.
+
+        Its columns are the fields in the options, or those of the first row group.
+        """
         super().__init__(options)
         try:
             import pyarrow  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra, and slow to import
@@ -319,7 +325,7 @@ class ParquetTable(TableFile):
         self._writer: Any = None
 
     def value(self, value: object) -> Any:
-        """Return a string, a number, a time, bytes, or a list of these; other values as JSON."""
+        """Return a string, a number, a time, bytes, or a list of these. Any other value is returned as JSON."""
         if type(value) is str:
             return legal_text(value)
         if type(value) is int:
@@ -343,10 +349,10 @@ class ParquetTable(TableFile):
         """Do nothing, because a Parquet file is always written from its start."""
 
     def start(self) -> None:
-        """Do nothing. The file at the destination stays until the new one is complete."""
+        """Do nothing, because the file at the destination stays until the new file is complete."""
 
     def insert(self, rows: Sequence[AddedRow]) -> Sequence[RefusedItem]:
-        """Add rows and write complete groups, and return written rows that have none of the columns."""
+        """Add rows and write complete groups. Return rows of these groups that have none of the columns."""
         self._group += rows
         self.position += len(rows)
         while len(self._group) >= self._group_rows:
@@ -358,7 +364,7 @@ class ParquetTable(TableFile):
         """Do nothing, because an incomplete file can't be continued."""
 
     def _finish(self) -> None:
-        """Write the last group and the end, and move the file to its destination."""
+        """Write the last group and the end of the file, and move the file to its destination."""
         if self._group or self._writer is None:
             self._write_group(self._group)
         self._writer.close()
@@ -371,7 +377,7 @@ class ParquetTable(TableFile):
         """Remove the temporary file, which can't be read without its end."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
-            with suppress(*self.errors):  # such as a full disk; the file is removed anyway
+            with suppress(*self.errors):  # ignore errors such as a full disk, because the file is removed anyway
                 writer.close()
         if self._path is not None:
             self._beside.unlink(missing_ok=True)
@@ -411,7 +417,7 @@ class ParquetTable(TableFile):
         self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
 
     def _found(self, rows: list[Row]) -> Any:
-        """Return a schema for all rows of the first group."""
+        """Return a schema for the rows of the first group."""
         names = self._fields or tuple(dict.fromkeys([name for row in rows for name in row])) or tuple(self._types)
         fields = []
         for name in names:
@@ -454,10 +460,10 @@ class ParquetTable(TableFile):
 
 
 def _readable(value: int) -> int:
-    """Return a number unchanged. It must be convertible to a string, which its column may need.
+    """Return a number unchanged. Check that it can be converted to a string, because its column may have strings.
 
     Raises:
-        ValueError: If it has more digits than Python converts to a string.
+        ValueError: If the number has more digits than Python converts to a string.
     """
     if not -_LARGEST <= value < _LARGEST:
         str(value)

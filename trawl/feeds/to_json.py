@@ -1,14 +1,15 @@
-"""Values of any type as JSON, and items as their own library writes them.
+"""Converts values of any type to JSON, and items to fields in the way of the library that defines them.
 
-The fast path is msgspec's encoder, for JSON's types. Values that it refuses (keys of unusual types, lone surrogates
-from pages with a wrong encoding), and values that contain another item, take the slow path, which first converts
-everything to JSON's types. Times are written as in RFC 3339, bytes in base64 (RFC 4648, 4), decimals, UUIDs, paths and
-IP addresses as strings, sets as arrays, NaN and the infinities as null.
+The fast path is msgspec's encoder, for JSON's types. Some values need the slow path, which first converts everything to
+JSON's types. These are values that msgspec refuses (keys of unusual types, lone surrogates from pages with a wrong
+encoding), and values that contain another item. Times are written as in RFC 3339, and bytes in base64 (RFC 4648, 4).
+Decimals, UUIDs, paths and IP addresses are written as strings, sets as arrays, and NaN and the infinities as null.
 
-Pydantic models are dumped by pydantic, with ``Field(exclude=True)``, ``field_serializer``, ``serialization_alias`` and
-``computed_field``. msgspec Structs have the names of ``rename``, the tag, and no defaults with ``omit_defaults``. attrs
-classes, dataclasses and Scrapy's ``Item`` have the fields of ``asdict``, each converted by the ``serializer`` in its
-metadata. Pipelines and filters receive the item itself. No library is imported for this.
+Pydantic models are dumped by pydantic, which supports ``Field(exclude=True)``, ``field_serializer``,
+``serialization_alias`` and ``computed_field``. A msgspec Struct is written with the names of ``rename`` and with its
+tag, and without defaults if it has ``omit_defaults``. attrs classes, dataclasses and Scrapy's ``Item`` are written with
+the fields of ``asdict``, and each field is converted by the ``serializer`` in its metadata. Pipelines and filters
+receive the item itself. This module imports none of these libraries except msgspec.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ __all__ = [
 _Writer = Callable[[Any], object]
 
 _TYPED = frozenset({datetime, date, time, timedelta, Decimal, bytes})
-"""Types that JSON lacks, but that a table may have a column type for."""
+"""Types that JSON lacks, but for which a table may have a column type."""
 
 
 def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]:
@@ -56,16 +57,16 @@ def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]
 
     Args:
         item: An item of any kind.
-        is_typed: Whether to keep times, decimals and bytes that the library would convert to strings.
+        is_typed: Whether to keep times, decimals and bytes, even if the item's library would convert them to strings.
 
     Raises:
-        TypeError: If ``item`` is not an item, or its library does not convert it to fields.
+        TypeError: If ``item`` is not an item, or the item's library does not convert it to fields.
         ValueError: If its library can't write a value in it. The message names the field.
     """
     kind: type[Any] = type(item)
     if kind is dict:
         return dict(item)  # type: ignore[call-overload,no-any-return]
-    writer = _writer_of(kind)  # type: ignore[arg-type]  # mypy: a class has no hash of its own
+    writer = _writer_of(kind)  # type: ignore[arg-type]  # mypy does not know that a class is hashable
     if writer is None:
         return item_fields(item)
     if is_typed and writer is _pydantic:
@@ -73,7 +74,7 @@ def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]
     fields = writer(item)
     if isinstance(fields, Mapping):
         return dict(fields)
-    if isinstance(fields, list) and isinstance(item, msgspec.Struct):  # array_like structs have field names too
+    if isinstance(fields, list) and isinstance(item, msgspec.Struct):  # an array_like struct has field names too
         return _named(item)
     if hasattr(item, "root"):
         return {"root": fields}
@@ -81,7 +82,9 @@ def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]
 
 
 def serialized_fields(item: object) -> dict[str, object]:
-    """Return the fields of ``item``, each converted by the ``serializer`` that its class declares for it.
+    """Return the fields of ``item``.
+
+    If its class declares a ``serializer`` for a field, the field is converted with it.
 
     Raises:
         ValueError: If a serializer raises an error. The message names the field.
@@ -97,9 +100,10 @@ def serialized_fields(item: object) -> dict[str, object]:
 
 
 def dump_item(value: object) -> object:
-    """Return a nested item, or a value of pydantic's types, as its library writes it.
+    """Convert a nested item, or a value of one of pydantic's types, in the way of its library.
 
-    The result is usually a dict, but a list or a string for some classes, and ``NotImplemented`` if it has no library.
+    The result is usually a dict. For some classes it is a list or a string. It is ``NotImplemented`` if ``value`` is
+    neither.
 
     Raises:
         ValueError: If its library can't write a value in it. The message names the field.
@@ -112,14 +116,14 @@ def dump_item(value: object) -> object:
 
 @lru_cache(maxsize=1024)
 def _writer_of(kind: type[Any]) -> _Writer | None:
-    """Return the function that writes instances of ``kind``; None if their fields are written unchanged."""
+    """Return the function that converts instances of ``kind``; None if their fields are written unchanged."""
     if issubclass(kind, msgspec.Struct):
         return _struct
     if hasattr(kind, "__pydantic_serializer__"):
         return _pydantic
     if hasattr(kind, "__get_pydantic_core_schema__") and "pydantic" in sys.modules:
         return _by_adapter(kind)
-    if kind.__module__.startswith("pydantic_core."):  # URLs before pydantic 2.10
+    if kind.__module__.startswith("pydantic_core."):  # type of URLs before pydantic 2.10
         return str
     if hasattr(kind, "__validators__") and isinstance(getattr(kind, "__fields__", None), dict):
         return _pydantic_v1
@@ -132,7 +136,7 @@ def _writer_of(kind: type[Any]) -> _Writer | None:
 
 
 def _struct(item: Any) -> object:
-    """Convert a struct like ``msgspec.to_builtins``, but only one level. Nested values are converted later."""
+    """Convert a struct like ``msgspec.to_builtins``, but do not convert nested values, which are converted later."""
     config = item.__struct_config__
     fields = _named(item)
     return list(fields.values()) if config.array_like else fields
@@ -157,7 +161,10 @@ def _struct_fields(kind: type[Any]) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 
 def _is_default(value: object, field: msgspec.structs.FieldInfo) -> bool:
-    """Return whether msgspec treats a value as the default: the same object, or an empty container of that type."""
+    """Return whether msgspec treats a value as the field's default.
+
+    It does for the same object, and for an empty container if the default is an empty container of that type.
+    """
     if field.default_factory is not msgspec.NODEFAULT:
         kind = type(value)
         return field.default_factory is kind and kind in (list, dict, set, bytearray) and not value
@@ -168,9 +175,9 @@ def _is_default(value: object, field: msgspec.structs.FieldInfo) -> bool:
 
 
 def _pydantic(value: Any) -> object:
-    """Dump a model, an instance of a pydantic dataclass or a value of one of pydantic's own types.
+    """Dump a pydantic model, an instance of a pydantic dataclass, or a value of one of pydantic's own types.
 
-    Values that pydantic can't write (bytes that are not UTF-8) are written as in any other item, if possible.
+    If pydantic can't write a value (bytes that are not UTF-8), the value is written as in any other item, if possible.
     """
     try:
         return _dumped(value, "json")
@@ -210,19 +217,19 @@ def _dumped(item: Any, mode: str, **more: Any) -> Any:
 
 @lru_cache(maxsize=1)
 def _has_fallback() -> bool:
-    """Return whether this pydantic calls ``fallback`` for unknown types (2.11 or later)."""
+    """Return whether the installed pydantic supports ``fallback`` for unknown types (2.11 or later)."""
     pydantic: Any = sys.modules["pydantic"]
     return "fallback" in inspect.signature(pydantic.BaseModel.model_dump).parameters
 
 
 def _by_adapter(kind: type[Any]) -> _Writer:
-    """Return a writer for a type that defines its pydantic serialization (``SecretStr``)."""
+    """Return a function that converts instances of a type with its own pydantic serialization (``SecretStr``)."""
     pydantic: Any = sys.modules["pydantic"]
     return partial(pydantic.TypeAdapter(kind).dump_python, mode="json")
 
 
 def _typed(item: Any) -> dict[str, object]:
-    """Return an item's fields as pydantic writes them in JSON, but keep values that a table may have a type for."""
+    """Return an item's fields as pydantic writes them in JSON. Values for which a table may have a type are kept."""
     written, kept = _pydantic(item), _dumped(item, "python")
     if not isinstance(written, dict) or not isinstance(kept, dict):
         return written_fields(item)
@@ -257,12 +264,12 @@ def to_json(value: object) -> bytes:
         if _may_be_fast(value):
             return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
-        pass  # the slow path converts it, or raises an error with the reason
+        pass  # the slow path below converts the value, or raises an error with the reason
     return _ENCODER.encode(to_builtins(value))
 
 
 def to_ascii_json(value: object) -> bytes:
-    """Encode ``value`` as compact JSON with non-ASCII characters escaped, for any encoding.
+    """Encode ``value`` as compact JSON in ASCII, in which all other characters are escaped.
 
     Raises:
         TypeError: If a value in it can't be written as JSON.
@@ -290,7 +297,7 @@ def legal_text(text: str) -> str:
         return str.__str__(text)
     try:
         text.encode()
-    except UnicodeEncodeError:  # pairs of surrogates become their character, single ones U+FFFD
+    except UnicodeEncodeError:  # a pair of surrogates becomes its character, and a lone surrogate U+FFFD
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return str.__str__(text)
 
@@ -299,9 +306,9 @@ _SIMPLE = frozenset({str, int, float, bool, NoneType, datetime, date, Decimal, U
 
 
 def _may_be_fast(value: object) -> bool:
-    """Return whether msgspec writes ``value`` like this module.
+    """Return whether msgspec writes ``value`` in the same way as the slow path.
 
-    True for a value that is nested too deep for the check.
+    Also returns True for a value that is nested too deep for the check.
     """
     try:
         return _is_simple(value)
@@ -310,7 +317,7 @@ def _may_be_fast(value: object) -> bool:
 
 
 def _is_simple(value: object) -> bool:
-    """Return whether no value in ``value`` is written by its own library, so that msgspec can write all of it."""
+    """Return whether all values in ``value`` have simple types, so that msgspec can write all of them."""
     kind = type(value)
     if kind in _SIMPLE:
         return True
@@ -324,7 +331,7 @@ def _is_simple(value: object) -> bool:
 
 
 def wrong_field(fields: Mapping[str, object], error: Exception) -> Exception:
-    """Return the error to report if ``fields`` can't be written, with the name of the first invalid field."""
+    """Return the error to report if ``fields`` can't be written. It names the first invalid field."""
     for name, value in fields.items():
         try:
             to_json({name: value})
@@ -352,7 +359,10 @@ def _plain(value: object) -> JsonValue:
 
 
 def _key(key: object) -> str:
-    """Return a mapping's key as a string, with JSON's ``null``, ``true`` and ``false``, like Python's own encoder."""
+    """Return a mapping's key as a string.
+
+    None, True and False become ``null``, ``true`` and ``false``, as in ``json``.
+    """
     plain = _plain(key)
     if isinstance(plain, str):
         return plain
@@ -360,7 +370,7 @@ def _key(key: object) -> str:
 
 
 def _outlandish(value: Any) -> object:
-    """Return a value of a type unknown to msgspec in known types."""
+    """Convert a value whose type msgspec does not know to known types."""
     for exact in (str, int, float):
         if isinstance(value, exact):  # msgspec does not accept subclasses
             return exact(value) if exact is not str else str.__str__(value)

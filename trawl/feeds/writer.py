@@ -1,9 +1,10 @@
 """All feeds of a crawl. Items are added when they are found, and one task writes them in batches.
 
 Theory of operation. Waking a task for each item would cost more than parsing a page. So only the first item wakes the
-writer, which waits for ``FLUSH_INTERVAL`` while other items are added, and writes them all at once. Items are encoded
-when they are put. This takes a snapshot, and its errors can be reported with the page. The number of pending bytes is
-limited. Above the limit ``put`` waits, and the writer does not wait for the interval.
+writer. The writer waits for ``FLUSH_INTERVAL`` while other items are added, and then writes all of them together.
+``put`` encodes the item. So later changes of the item have no effect, and an error can be reported with the item's
+page. The number of pending bytes is limited. Above the limit, ``put`` waits, and the writer does not wait for the
+interval.
 """
 
 from __future__ import annotations
@@ -31,48 +32,52 @@ from trawl.tracebacks import contained
 __all__ = ["BUFFER_BYTES", "FEEDS_CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "WriterWakeup", "open_feeds"]
 
 FLUSH_INTERVAL = 0.02
-"""Maximum seconds for which items are collected before they are written."""
+"""Seconds for which items are collected before they are written."""
 
 BUFFER_BYTES = 1 << 20
-"""Maximum bytes that may wait to be written. The item that exceeds the limit is still accepted."""
+"""Maximum number of pending bytes. The item that exceeds the limit is still accepted."""
 
 FEEDS_CLOSE_GRACE = 5.0
-"""Seconds for which a cancelled crawl lets its feeds write pending items. A pipe without a reader loses them."""
+"""Seconds for which the feeds of a cancelled crawl may still write pending items. After them, items are lost."""
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 
 class WriterWakeup:
-    """Wakes the single writer task, not for each item, but some time after the first, when more have been added.
+    """Wakes the writer task, which is a single task, some time after the first item, instead of for each item.
 
     Args:
-        interval: Seconds after the first item.
+        interval: Seconds between the first item and the wakeup.
 
     Attributes:
-        is_closed: Whether no more items will come.
+        is_closed: Whether no more items will be added.
     """
 
     __slots__ = ("_interval", "_room", "_some", "_urgent", "is_closed")
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._some = trio.Event()  # there are items to write, or no more will come
-        self._urgent = trio.Event()  # items should be written at once
-        self._room = trio.Event()  # pending items were written
+        self._some = trio.Event()  # set if there are items to write, or if no more items will be added
+        self._urgent = trio.Event()  # set if items should be written without waiting for the interval
+        self._room = trio.Event()  # set when pending items were written
         self.is_closed: bool = False
 
     def add(self, *, is_urgent: bool = False) -> None:
-        """Notify the writer of items to write, at once if ``is_urgent``."""
+        """Notify the writer that there are items. If ``is_urgent``, it does not wait for the interval."""
         self._some.set()
         if is_urgent:
             self._urgent.set()
 
     async def wait(self) -> None:
-        """Wait until items should be written or no more will come. For the writer task. A checkpoint."""
+        """Wait until items should be written, or until no more will be added. Only for the writer task.
+
+        A checkpoint.
+        """
         await self._some.wait()
         with trio.move_on_after(self._interval):
             await self._urgent.wait()
-        if not self.is_closed:  # when closed, the rest is written without a pause
+        # if closed, keep the events set, so that the remaining items are written without a pause
+        if not self.is_closed:
             self._some, self._urgent = trio.Event(), trio.Event()
 
     async def room(self) -> None:
@@ -80,7 +85,7 @@ class WriterWakeup:
         await self._room.wait()
 
     def made_room(self) -> None:
-        """Wake all tasks that wait for room. Each checks again."""
+        """Wake all tasks that wait for room. Each task must check again whether there is room."""
         self._room.set()
         self._room = trio.Event()
 
@@ -90,23 +95,23 @@ class WriterWakeup:
         self.add(is_urgent=True)
 
     def end(self) -> None:
-        """Record that nothing more is written, and wake current and later tasks that wait for room."""
+        """Record that nothing more is written. Tasks that wait for room are woken, and later tasks do not wait."""
         self.is_closed = True
         self._room.set()
 
 
 class Feeds:
-    """The feeds of one crawl, open.
+    """The open feeds of one crawl.
 
-    An asynchronous context manager. Leaving it closes feeds that :meth:`write` did not close, for a crawl that never
-    started.
+    An asynchronous context manager. When the block ends, it closes feeds that are still open, for example if the crawl
+    never started and :meth:`write` was not called.
 
     Attributes:
         all: The feeds, in the order of the settings.
     """
 
     def __init__(self, feeds: Sequence[Feed], blocking: Blocking, stats: Counts | None = None) -> None:
-        """Create a group of open feeds that are not started; use :func:`open_feeds`."""
+        """Create a group of open feeds that are not started. Use :func:`open_feeds` instead."""
         self._is_started = False
         self.all: tuple[Feed, ...] = tuple(feeds)
         self._unfinished = list(feeds)
@@ -118,11 +123,11 @@ class Feeds:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is no feed."""
+        """True if there are no feeds."""
         return not self.all
 
     def put_nowait(self, item: object, page: str = "") -> None:
-        """Add an item to the feeds. If a feed can't write it, that is logged and counted.
+        """Add an item to the feeds. If a feed can't write the item, this is logged and counted.
 
         Args:
             item: An item of any kind.
@@ -130,7 +135,7 @@ class Feeds:
 
         Raises:
             trio.WouldBlock: If too many bytes wait to be written. Use :meth:`put`, which waits.
-            ItemLost: If no feed that accepts it can write it.
+            ItemLost: If none of the feeds that accept the item can write it.
             FeedError: If a feed can no longer be written.
             ValueError: If the feeds are closed.
         """
@@ -149,7 +154,8 @@ class Feeds:
                 self._error = error  # write() raises this error
                 self._wakeup.add(is_urgent=True)
                 raise
-            except Exception as error:  # user filters and the libraries of items may raise any exception
+            # a user filter, or a library that defines items or values, may raise any exception
+            except Exception as error:
                 self._item_errors.refused(feed.uri, origin, error)
                 reasons.append(f"feed {feed.uri}: {reason_of(error)}")
             else:
@@ -160,7 +166,7 @@ class Feeds:
         self._wakeup.add(is_urgent=self._waiting_bytes >= BUFFER_BYTES)
 
     async def put(self, item: object, page: str = "") -> None:
-        """Add an item to the feeds when there is room for it. A checkpoint. If cancelled, the item is not added.
+        """Add an item to the feeds when there is room. A checkpoint. If this is cancelled, the item is not added.
 
         Raises:
             ItemLost: As in :meth:`put_nowait`.
@@ -179,13 +185,15 @@ class Feeds:
         self._wakeup.close()
 
     async def write(self) -> None:
-        """Write added items until :meth:`close`, then end the feeds. Runs as the single writer task of a crawl.
+        """Write added items until :meth:`close` is called, then end the feeds.
 
-        If this is cancelled or a feed fails, the other feeds are still written and closed, within ``FEEDS_CLOSE_GRACE``
-        seconds.
+        Run this as the only writer task of a crawl.
+
+        If this is cancelled, all feeds are still written and closed within ``FEEDS_CLOSE_GRACE`` seconds. If a feed
+        fails, this applies to the other feeds.
 
         Raises:
-            FeedError: If a feed can't be written. ``put`` then raises it too.
+            FeedError: If a feed can't be written. Later calls of :meth:`put` raise the same error.
         """
         try:
             await self.start()
@@ -200,9 +208,11 @@ class Feeds:
             await self._finish_in_haste()  # noqa: ASYNC102 - shielded and limited
 
     async def start(self) -> None:
-        """Cut continued files to their whole records, and empty overwritten files. :meth:`write` calls this first.
+        """Truncate continued files after their last whole record, and empty overwritten files.
 
-        No file is changed before, so that a crawl that can't start loses nothing of an earlier crawl.
+        :meth:`write` calls this first.
+
+        Earlier calls change no file. So if a crawl can't start, the files of an earlier crawl are unchanged.
 
         Raises:
             FeedError: If a feed can't be written.
@@ -219,10 +229,10 @@ class Feeds:
         self._is_started = True
 
     async def sync(self) -> None:
-        """Write added items to the disk itself; for use without :meth:`write`. A checkpoint.
+        """Write added items to the disk itself. Use this instead of :meth:`write`. A checkpoint.
 
         Raises:
-            FeedError: If a feed can't be written. It is closed.
+            FeedError: If a feed can't be written. The feed is then closed.
         """
         await trio.lowlevel.checkpoint()
         for feed in self.all:
@@ -233,7 +243,7 @@ class Feeds:
                 await feed.sync(self._blocking)
 
     async def finish(self) -> None:
-        """Write added items and the feeds' closings, and close the feeds; for use without :meth:`write`.
+        """Write added items and the ends of the feeds' files, and close the feeds. Use this instead of :meth:`write`.
 
         Raises:
             FeedError: If a feed can't be written.
@@ -251,7 +261,8 @@ class Feeds:
         await trio.lowlevel.checkpoint()
 
     async def __aenter__(self) -> Self:
-        await trio.lowlevel.cancel_shielded_checkpoint()  # cancelling takes effect inside the block
+        # a cancellation takes effect inside the block, so that __aexit__ runs
+        await trio.lowlevel.cancel_shielded_checkpoint()
         return self
 
     async def __aexit__(
@@ -267,7 +278,7 @@ class Feeds:
             self._wakeup.made_room()
             for feed in tuple(self._unfinished):
                 await self._flush_one(feed)
-        self._raise_refused()  # the last item may have failed while earlier ones were written
+        self._raise_refused()  # the last item may have failed while earlier items were written
 
     def _raise_refused(self) -> None:
         if self._error is not None:
@@ -280,7 +291,7 @@ class Feeds:
 
     @asynccontextmanager
     async def _closed_if_it_fails(self, feed: Feed) -> AsyncGenerator[None, None]:
-        """Close a feed that can no longer be written, because its end would fail again."""
+        """If a feed fails in the block, close it without writing its end, because that would fail again."""
         try:
             yield
         except FeedError:
@@ -300,7 +311,7 @@ class Feeds:
         logger.info("feed %s: %d items written as %s", without_passwords(feed.uri), feed.records, feed.format)
 
     async def _finish_in_haste(self) -> None:
-        """Finish the feeds that are still open after a cancellation or a failed feed, within ``FEEDS_CLOSE_GRACE``."""
+        """Finish all open feeds within ``FEEDS_CLOSE_GRACE``, after a cancellation or after another feed has failed."""
         with trio.move_on_after(FEEDS_CLOSE_GRACE, shield=True):
             if not self._is_started and not self._waiting_bytes:
                 await self._blocking.run(_abandon_all, tuple(self._unfinished))
@@ -330,7 +341,7 @@ async def open_feeds(
     stats: Counts | None = None,
     states: Mapping[str, FeedState] | None = None,
 ) -> Feeds:
-    """Open the feeds of the settings and check that all are writable. If one is not, none is changed.
+    """Open the feeds of the settings, and check that all of them can be written. If one can't, no feed is changed.
 
     Args:
         settings: The settings of feeds.
@@ -338,7 +349,8 @@ async def open_feeds(
         spider_name: Value of ``%(name)s`` in a path.
         started_utc: Value of ``%(time)s`` in a path.
         stats: The statistics, for counting items that a feed can't write.
-        states: Positions at which to cut and continue each feed of a job, by destination; None without a job.
+        states: The saved state of each feed of a job, by destination. The feed is truncated and continued at its
+            position. None without a job.
 
     Raises:
         FeedError: If a feed can't be opened or continued. The message names the feed.
@@ -358,7 +370,7 @@ def _open_all(feeds: Sequence[Feed], states: Mapping[str, FeedState]) -> None:
     opened: list[Feed] = []
     try:
         for feed in feeds:
-            opened.append(feed)  # added first, because a failed open may leave it half open
+            opened.append(feed)  # added before it is opened, because a failed open may leave it partly open
             feed.open()
         for feed in feeds:
             feed.locate(states.get(feed.destination))
