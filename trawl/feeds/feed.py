@@ -304,8 +304,8 @@ class Feed:
             while self.file.is_staged:
                 with self._failing():
                     await blocking.run(self.file.write)
-            # Items that were added during the write must wait, so that other feeds get their turn.
             if not is_last and not is_left:
+                # Items that were added during the write must wait, so that other feeds get their turn.
                 return
             is_left = False
 

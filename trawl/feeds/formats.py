@@ -142,7 +142,7 @@ def _is_quoted_after(line: bytes, is_quoted: bool) -> bool:
         at = line.find(b'"', at)
         if at < 0:
             return True
-        # two quotes are one quote character in the field, and the field continues
+        # Two quotes stand for one quote character in the field, and the field continues.
         is_quoted = line[at + 1 : at + 2] == b'"'
         at += 2 if is_quoted else 1
 

@@ -111,8 +111,8 @@ class OutboxWriter:
         self._expected = job.outbox_end
         before = WITHHELD.read(job)  # None if unreadable; then all items are copied
         self._until = self._expected if before is None else min(self._expected, max(before, self._copied))
-        # the last process was killed before it stored the withheld items
         if before is not None and self._until == self._expected:
+            # The last process was killed before it stored the withheld items.
             job.keep(WITHHELD.name, None)
         self._released = (self._until, self._until)
         self._collected: list[object] | None = None
@@ -246,7 +246,7 @@ class OutboxWriter:
         try:
             await self._feeds.start()
             self._record()  # record the start position of each feed before writing to the feed
-            # Otherwise, after a power cut, a feed could have items although its job looks new.
+            # Without this sync, a feed could have items after a power cut although its job looks new.
             await self._job.sync()
             while not self._wakeup.is_closed:
                 await self._wakeup.wait()
@@ -265,7 +265,7 @@ class OutboxWriter:
 
     async def _copy(self) -> None:
         if self._is_shared and not self._is_idle:
-            # The response contains the position of the last item of all processes.
+            # The response to this step contains the position of the last item of all processes.
             await self._job.commit()
             self._expected = self._until = self._job.outbox_end
         while self._copied < self._until and not self._is_idle:
@@ -277,8 +277,8 @@ class OutboxWriter:
                 if not items:
                     return
             lease = self._job.lease
-            # the lease has ended, and another process may copy the items
             if lease is not None and trio.current_time() >= lease.until:
+                # Another process may copy the items now. The step fails if the session has ended.
                 await self._job.commit()
             refusals = [refusal for one in items for refusal in self._add(one)]
             await self._feeds.sync()

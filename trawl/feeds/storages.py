@@ -413,10 +413,10 @@ def open_standard_output() -> StreamStorage | TextStorage:
         FeedError: If this process has no standard output, or has closed it.
     """
     stream = sys.stdout
-    # os.devnull replaces a closed stream
+    # If standard output was closed, Python or trawl has replaced it with os.devnull.
     if stream is None or stream.closed or getattr(stream, "name", "") == os.devnull:
         raise FeedError("feed -: there is no standard output", "-")
-    stream.flush()  # so that earlier output comes before the items
+    stream.flush()  # earlier output must come before the items
     try:
         return TerminalStorage(stream.fileno()) if stream.isatty() else StreamStorage(stream.fileno(), is_owned=False)
     except (OSError, AttributeError):

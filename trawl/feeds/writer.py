@@ -76,7 +76,7 @@ class WriterWakeup:
         await self._some.wait()
         with trio.move_on_after(self._interval):
             await self._urgent.wait()
-        # if closed, keep the events set, so that the remaining items are written without a pause
+        # If no more items will be added, keep the events set, so that the remaining items are written without a pause.
         if not self.is_closed:
             self._some, self._urgent = trio.Event(), trio.Event()
 
@@ -154,8 +154,8 @@ class Feeds:
                 self._error = error  # write() raises this error
                 self._wakeup.add(is_urgent=True)
                 raise
-            # a user filter, or a library that defines items or values, may raise any exception
             except Exception as error:
+                # A user filter, or a library that defines items or values, may raise any exception.
                 self._item_errors.refused(feed.uri, origin, error)
                 reasons.append(f"feed {feed.uri}: {reason_of(error)}")
             else:
@@ -261,7 +261,7 @@ class Feeds:
         await trio.lowlevel.checkpoint()
 
     async def __aenter__(self) -> Self:
-        # a cancellation takes effect inside the block, so that __aexit__ runs
+        # A cancellation takes effect inside the block, so that __aexit__ runs.
         await trio.lowlevel.cancel_shielded_checkpoint()
         return self
 

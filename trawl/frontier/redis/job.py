@@ -398,8 +398,7 @@ class RedisJob(Job):
         self._wanted.set()
         try:
             await self._open.ended()
-        # The server is unreachable, and this task was cancelled.
-        except trio.Cancelled:
+        except trio.Cancelled:  # the server is unreachable, and this task was cancelled
             words = f"job {self.name}: its server is away ({self.lease.away_reason}); none of its data is lost"
             self.fail(JobError(words, self.name))
             raise

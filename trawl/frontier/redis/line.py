@@ -244,7 +244,7 @@ class SharedScopeClient:
                     await use(server)
                     return
             except StoreConnectionError as error:
-                # If the job has noticed the outage, it has logged it already.
+                # Log this once, and only if the job has not noticed the outage, because the job logs it too.
                 if pause >= _SAID_AT > pause / 2.0 and self._lease.away_since is None:
                     words = "job %s: no response from its server for shared scopes (%s): requests that need them wait"
                     logger.warning(words, self._address.shown, error)

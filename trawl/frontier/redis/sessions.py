@@ -490,8 +490,8 @@ class JobSession:
             return
         pending = self._pending()
         rest = sorted(self.owned.keys() & pending.keys(), key=lambda part: (-pending[part], part))
-        # All sessions with pending requests release the same fraction.
         if wanted := len(rest) * starving // self._working:
+            # All sessions with pending requests release the same fraction.
             self._lose(_spread(rest, wanted))
 
     @property
@@ -507,8 +507,8 @@ class JobSession:
 
     def _tell_arrived(self, lanes: Sequence[LaneKey], pending: int) -> None:
         last = self._changes[-1] if self._changes else None
-        # The engine has not read the last change, so merge both changes.
         if isinstance(last, RequestsReceived):
+            # The engine has not read the last change, so merge both changes.
             self._changes.pop()
             lanes, pending = list(dict.fromkeys([*last.lanes, *lanes])), last.pending + pending
         self._tell(RequestsReceived(lanes, pending))
