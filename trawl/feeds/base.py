@@ -112,7 +112,7 @@ class Exporter:
 
     Attributes:
         kind: The class. It is called with a binary file and the arguments.
-        arguments: Its keyword arguments.
+        arguments: The keyword arguments of the class.
     """
 
     kind: type[Any]

@@ -55,7 +55,7 @@ class Feed:
         """Create a feed that is not open yet.
 
         Args:
-            options: Its options. If it has batches, its URI has placeholders for the batch.
+            options: The feed's options. If the feed has batches, the URI has placeholders for the batch.
             started_utc: The current wall time.
             file: A file that is already open, instead of the file of the options.
 
@@ -70,7 +70,7 @@ class Feed:
         self._refused: list[RefusedItem] = []
         # The file that is being written, followed by files that are written when it has ended.
         self._files: deque[FeedFile] = deque()
-        self._is_open = True  # whether the first file, if any, is open; other files are not open
+        self._is_open = True  # whether the first file is open, if there is one; other files are not open
         self._done = 0  # number of items in ended files
         # The following attributes describe the newest batch.
         self._started_utc = started_utc
@@ -114,8 +114,8 @@ class Feed:
         If the feed has batches, :meth:`locate` opens the right batch instead.
 
         Raises:
-            FeedError: If it can't be opened for writing.
-            SettingsError: If that needs a library that is not installed.
+            FeedError: If the file can't be opened for writing.
+            SettingsError: If opening needs a library that is not installed.
         """
         if self._files:
             with self._failing():
@@ -180,7 +180,7 @@ class Feed:
         """Remove everything after the position, and make the file complete.
 
         Raises:
-            FeedError: If it can't be written.
+            FeedError: If the file can't be written.
         """
         with self._failing():
             self.file.start()
@@ -258,7 +258,7 @@ class Feed:
         """Write all added items to the disk itself, so that the position can be recorded. A checkpoint.
 
         Raises:
-            FeedError: If it can't be written.
+            FeedError: If the file can't be written.
         """
         await self._end_full(blocking)
         await self._write(blocking)
@@ -269,7 +269,7 @@ class Feed:
         """Write all added items and the end of the file to the disk itself, and close the feed. A checkpoint.
 
         Raises:
-            FeedError: If it can't be written.
+            FeedError: If the file can't be written.
         """
         await self._end_full(blocking)
         await self._end(blocking)

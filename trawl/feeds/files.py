@@ -112,8 +112,8 @@ class FeedFile(ABC):
         """Open the file without changing it. A feed for a store is a local file until it has ended.
 
         Raises:
-            FeedError: If it can't be opened.
-            SettingsError: If that needs a library that is not installed.
+            FeedError: If the file can't be opened.
+            SettingsError: If opening needs a library that is not installed.
         """
         if self._options.is_remote:
             self._remote = open_store(self._options)
@@ -143,7 +143,7 @@ class FeedFile(ABC):
         """Sync and close the file, and upload it if the feed goes to a store. Removes an empty file that is unwanted.
 
         Raises:
-            FeedError: If it can't be uploaded. The local file stays.
+            FeedError: If the file can't be uploaded. The local file stays.
         """
         if self.position or self.records or self._options.store_empty:
             self._finish()
@@ -209,8 +209,8 @@ class TextFile(FeedFile):
         self._is_ended = False
         self._ends = False  # whether the file's end is staged (for a workbook, the whole file)
         self._outgoing = memoryview(b"")  # staged bytes that are not written yet
-        self._outgoing_at = 0  # position of these bytes
-        self._outgoing_ends = 0  # the feed's position when all of them are written
+        self._outgoing_at = 0  # position of the staged bytes
+        self._outgoing_ends = 0  # position of the feed after the staged bytes are written
         self._outgoing_records = 0
 
     @property

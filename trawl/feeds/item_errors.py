@@ -1,8 +1,8 @@
 """Items that a feed can't write. Each is counted and logged with its page. Other items are not affected.
 
-An item is *lost* if all feeds whose filters accept the item refuse to write it. Most feeds refuse an item when it is
-added. A table may refuse an item later, when it is written (for example the 2,001st column of SQLite). At that time the
-item is already counted as scraped, so the count is decreased again.
+An item is *lost* if no feed that accepts it can write it. Most feeds refuse an item when it is added. A table may
+refuse an item later, when it is written (for example the 2,001st column of SQLite). At that time the item is already
+counted as scraped, so the count is decreased again.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class ItemErrors:
     """Logs and counts refused items.
 
     Args:
-        stats: The statistics, of which ``feed_item_errors``, ``item_lost_count`` and ``item_scraped_count`` are
-            changed; None to count nothing.
+        stats: The statistics. This changes ``feed_item_errors``, ``item_lost_count`` and ``item_scraped_count``. None
+            to count nothing.
     """
 
     def __init__(self, stats: Counts | None) -> None:

@@ -20,10 +20,10 @@ in which each value that JSON would change is tagged with its type, and the name
 frozenset, a subclass of ``datetime``) is stored as a string, so an exporter may write it differently than the original
 value. Serializers of fields are applied before the item is stored.
 
-The list of class names contains the item's own class, and each class in a feed's ``item_classes`` of which the item is
-an instance. The list also contains other values. For each feed with an ``item_filter``, it has the feed's destination
-after a ``+`` if the filter accepted the item, or after a ``-`` if not. For messages, it has the URL of the item's page
-after an ``@``.
+The list of class names contains the item's own class. If the item is an instance of a class in a feed's
+``item_classes``, the list also contains that class. The list has other values too. For each feed with an
+``item_filter``, it has the feed's destination after a ``+`` if the filter accepted the item, or after a ``-`` if not.
+For messages, it has the URL of the item's page after an ``@``.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def to_stored(
         is_exact: Whether a feed has an exporter class.
 
     Raises:
-        ValueError: If it can't be written. The message names the field.
+        ValueError: If the item can't be written. The message names the field.
         Exception: If the library that defines the item raises an error.
     """
     if type(item) is dict and not answers and not page and not is_exact:
@@ -233,7 +233,7 @@ def from_stored(stored: bytes) -> JobItem:
     """Decode an item of the outbox.
 
     Raises:
-        ValueError: If it is damaged or nested too deep.
+        ValueError: If the stored item is damaged or nested too deep.
     """
     try:
         if stored[:1] == b"{":

@@ -270,7 +270,7 @@ def feed_entry(text: str, *, overwrite: bool) -> tuple[str, FeedMapping]:
     to standard output.
 
     Raises:
-        FeedError: If it names no format. An unknown format is not detected here, but when the feed is opened.
+        FeedError: If ``text`` names no format. An unknown format is reported when the feed is opened.
     """
     path, name, _ = _split(_uri(text), None)
     return path, {"format": FORMATS.get(name, name), "overwrite": overwrite}

@@ -109,7 +109,7 @@ class OutboxWriter:
         self._filtered = [feed.item_filter for feed in feeds.all if feed.item_filter.accepts is not None]
         self._copied = job.outbox_start
         self._expected = job.outbox_end
-        before = WITHHELD.read(job)  # None if unreadable; then all items are copied
+        before = WITHHELD.read(job)  # None if the value can't be read; then all items are copied
         self._until = self._expected if before is None else min(self._expected, max(before, self._copied))
         if before is not None and self._until == self._expected:
             # The last process was killed before it stored the withheld items.
@@ -230,7 +230,7 @@ class OutboxWriter:
             raise self._error
 
     def close(self) -> None:
-        """Record that no more items will be acknowledged. :meth:`write` then copies the rest and ends."""
+        """Record that no more items will be acknowledged. :meth:`write` then copies the remaining items and ends."""
         self._wakeup.close()
 
     async def write(self) -> None:
@@ -246,7 +246,7 @@ class OutboxWriter:
         try:
             await self._feeds.start()
             self._record()  # record the start position of each feed before writing to the feed
-            # Without this sync, a feed could have items after a power cut although its job looks new.
+            # Without this sync, after a power cut a feed could have items although its job seems to be new.
             await self._job.sync()
             while not self._wakeup.is_closed:
                 await self._wakeup.wait()

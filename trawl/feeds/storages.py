@@ -73,7 +73,7 @@ class RemoteFile:
         """Upload the file to the store, and remove the local file. Blocks.
 
         Raises:
-            FeedError: If it can't be uploaded. The local file stays.
+            FeedError: If the file can't be uploaded. The local file stays.
         """
         try:
             try:
@@ -188,7 +188,7 @@ class FileStorage:
         """Open or create ``path``, without changing its content.
 
         Raises:
-            OSError: If it can't be opened for reading and writing.
+            OSError: If the file can't be opened for reading and writing.
         """
         self.path = path
         self.is_new: bool = not path.exists()
@@ -296,7 +296,7 @@ class PipeStorage:
         After a signal, return without opening; a later write opens it.
 
         Raises:
-            OSError: If it can't be opened for writing.
+            OSError: If ``path`` can't be opened for writing.
             trio.Cancelled: If the caller is cancelled.
         """
         self._path = path
@@ -396,7 +396,7 @@ def open_storage(path: Path) -> FileStorage | StreamStorage | PipeStorage:
     Opening a named pipe waits for a reader, until a signal comes or the caller is cancelled.
 
     Raises:
-        OSError: If it can't be opened for writing.
+        OSError: If ``path`` can't be opened for writing.
     """
     make_folder(path.parent)
     if path.is_fifo():
@@ -413,7 +413,7 @@ def open_standard_output() -> StreamStorage | TextStorage:
         FeedError: If this process has no standard output, or has closed it.
     """
     stream = sys.stdout
-    # If standard output was closed, Python or trawl has replaced it with os.devnull.
+    # The command line replaces a closed standard output with os.devnull.
     if stream is None or stream.closed or getattr(stream, "name", "") == os.devnull:
         raise FeedError("feed -: there is no standard output", "-")
     stream.flush()  # earlier output must come before the items

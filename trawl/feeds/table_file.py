@@ -36,7 +36,7 @@ class TableFile(FeedFile):
             SettingsError: If the file's library is not installed, or does not support an option.
         """
         super().__init__(options)
-        self._path: Path | None = None  # None until it is opened
+        self._path: Path | None = None  # None until the file is opened
         self._warned: set[str] = set()
         self._rows: list[AddedRow] = []
         self._given: list[AddedRow] = []  # rows staged for write(), which a cancellation may delay
@@ -57,7 +57,7 @@ class TableFile(FeedFile):
         """Return a value in the form in which it will be written. Does not block.
 
         Raises:
-            Exception: If it can't be written.
+            Exception: If the value can't be written.
         """
 
     def column(self, name: str) -> str:

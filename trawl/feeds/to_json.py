@@ -123,7 +123,7 @@ def _writer_of(kind: type[Any]) -> _Writer | None:
         return _pydantic
     if hasattr(kind, "__get_pydantic_core_schema__") and "pydantic" in sys.modules:
         return _by_adapter(kind)
-    if kind.__module__.startswith("pydantic_core."):  # type of URLs before pydantic 2.10
+    if kind.__module__.startswith("pydantic_core."):  # the type of a URL before pydantic 2.10
         return str
     if hasattr(kind, "__validators__") and isinstance(getattr(kind, "__fields__", None), dict):
         return _pydantic_v1
@@ -258,7 +258,7 @@ def to_json(value: object) -> bytes:
 
     Raises:
         TypeError: If a value in it can't be written as JSON.
-        ValueError: If it contains itself.
+        ValueError: If ``value`` contains itself.
     """
     try:
         if _may_be_fast(value):
@@ -273,7 +273,7 @@ def to_ascii_json(value: object) -> bytes:
 
     Raises:
         TypeError: If a value in it can't be written as JSON.
-        ValueError: If it contains itself.
+        ValueError: If ``value`` contains itself.
     """
     return json.dumps(to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
@@ -283,7 +283,7 @@ def to_builtins(value: object) -> JsonValue:
 
     Raises:
         TypeError: If a value in it can't be written as JSON.
-        ValueError: If it contains itself.
+        ValueError: If ``value`` contains itself.
     """
     try:
         return _plain(value)

@@ -181,7 +181,7 @@ class Feeds:
                 await self._wakeup.room()
 
     def close(self) -> None:
-        """Record that no more items will come. :meth:`write` then writes the rest and ends."""
+        """Record that no more items will come. :meth:`write` then writes the remaining items and ends."""
         self._wakeup.close()
 
     async def write(self) -> None:
@@ -189,8 +189,8 @@ class Feeds:
 
         Run this as the only writer task of a crawl.
 
-        If this is cancelled, all feeds are still written and closed within ``FEEDS_CLOSE_GRACE`` seconds. If a feed
-        fails, this applies to the other feeds.
+        If this is cancelled, all feeds are still written and closed, within ``FEEDS_CLOSE_GRACE`` seconds. If a feed
+        fails, the other feeds are written and closed in the same way.
 
         Raises:
             FeedError: If a feed can't be written. Later calls of :meth:`put` raise the same error.

@@ -85,7 +85,7 @@ class Record:
 
     Attributes:
         request: The request.
-        scopes: Its throttling scopes with the amounts that it is expected to use.
+        scopes: The throttling scopes of the request, with the amounts that it is expected to use.
         origin: Its origin as returned by ``trawl.http.origin_of``. If the request does not wait for robots.txt, the
             origin is empty or has no scheme.
         fingerprint: The fingerprint claimed for the request, 16 bytes; None if duplicates are wanted (``dont_filter``).

@@ -63,7 +63,7 @@ class Failure:
 
     Attributes:
         url: Its URL.
-        reason: Why it failed, as a sentence.
+        reason: Why the request failed, as a sentence.
     """
 
     url: str
@@ -75,10 +75,10 @@ class SessionReport:
     """One process that works on a job in a server.
 
     Attributes:
-        number: Number of its session.
-        name: Its host and process id.
-        works: Whether it sends requests. Otherwise it writes items or manages the job.
-        exports: Whether it writes the items to feeds.
+        number: Number of the process's session.
+        name: The host and the id of the process.
+        works: Whether the process sends requests. Otherwise it writes items or manages the job.
+        exports: Whether the process writes the job's items to feeds.
         parts: Number of the 1,024 parts of hosts that it owns.
         lease_left: Remaining seconds of its lease. If negative, other processes may take its parts.
         state: The last report of the process; None if it has not reported yet.
@@ -98,7 +98,7 @@ class JobReport:
     """Content of a job, as of its last transaction.
 
     Attributes:
-        name: Its directory or address.
+        name: The job's directory or address.
         owner: The id of the process that is using the job; 0 if the id is unknown. If the job is in a server, the names
             of all its running sessions in one string. None if no process is using the job.
         last_error: Why the last process could not write to it; "" if it could.
@@ -138,12 +138,12 @@ def inspect_job(directory: str | PathLike[str]) -> JobReport:
     """Report the content of the job in ``directory``.
 
     Raises:
-        JobError: If it is damaged, has a newer version, or can't be read.
+        JobError: If the job is damaged, has a newer version, or can't be read.
         UsageError: If there is no job.
     """
     path = Path(directory)
     with _reading(path) as connection:
-        connection.execute("BEGIN")  # read one consistent state while a process writes
+        connection.execute("BEGIN")  # all reads see one state, even while a process writes
         kept = read_kept(connection)
         lanes = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
         leased, oldest = _leases(connection, kept.get(LEASES, b""))
@@ -173,7 +173,7 @@ def failures(directory: str | PathLike[str], limit: int, *, are_given_up: bool =
         are_given_up: Whether to return requests of hosts that were given up, instead of other failed requests.
 
     Raises:
-        JobError: If it is damaged, has a newer version, or can't be read.
+        JobError: If the job is damaged, has a newer version, or can't be read.
         UsageError: If there is no job.
     """
     wanted = GIVEN_UP if are_given_up else f"NOT {GIVEN_UP}"
@@ -190,7 +190,7 @@ def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
         now_utc: The current wall time. A host that was given up before this time may be tried again.
 
     Raises:
-        JobError: If a process is using it, or it is damaged, has a newer version, or can't be written.
+        JobError: If a process is using the job, or if the job is damaged, has a newer version, or can't be written.
         UsageError: If there is no job.
     """
     path = Path(directory)
@@ -213,7 +213,7 @@ def export_pending(directory: str | PathLike[str]) -> Iterator[bytes]:
     Values of types that JSON lacks are written as strings.
 
     Raises:
-        JobError: If it is damaged, has a newer version, or can't be read.
+        JobError: If the job is damaged, has a newer version, or can't be read.
         UsageError: If there is no job.
     """
     with _reading(Path(directory)) as connection:

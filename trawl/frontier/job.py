@@ -432,8 +432,8 @@ class Job:
         """Return the folder in which processes of this machine record their running callbacks. Blocks.
 
         Raises:
-            OSError: If it can't be made.
-            JobError: If other users may write to it.
+            OSError: If the folder can't be created.
+            JobError: If other users may write to the folder.
         """
         raise NotImplementedError
 
@@ -458,8 +458,8 @@ class Job:
         """Store ``blob`` under ``name`` with the next step, or forget the name if ``blob`` is None. Does not wait.
 
         Args:
-            name: Its name.
-            blob: The value.
+            name: The name of the value.
+            blob: The value; None to forget it.
             part: A part of this session to which the value belongs; None if it belongs to the whole job.
         """
         if part is not None:
@@ -475,7 +475,7 @@ class Job:
         """Read the saved values of the whole job again, because another process may have changed them. A checkpoint.
 
         Raises:
-            JobError: If they can't be read.
+            JobError: If the values can't be read.
         """
         await trio.lowlevel.checkpoint()
 
@@ -581,7 +581,7 @@ class Job:
         """Write all values kept so far. They are in the store when this returns. A checkpoint.
 
         Raises:
-            JobError: If it can't be written.
+            JobError: If the store can't be written.
         """
         await self.apply(Step(), as_is)
 
@@ -589,7 +589,7 @@ class Job:
         """Write all values kept so far to the disk itself, so that they survive a power cut. A checkpoint.
 
         Raises:
-            JobError: If it can't be written.
+            JobError: If the store can't be written.
         """
         await self.commit()
 
@@ -597,7 +597,7 @@ class Job:
         """Put items of ``start()`` into the outbox. They belong to no request, and are stored when this returns.
 
         Raises:
-            JobError: If they can't be written.
+            JobError: If the store can't be written.
         """
         await self.apply(Step(items=items), as_is)
 
@@ -605,7 +605,7 @@ class Job:
         """Return up to ``limit`` items after ``position``, in order. Empty if there are none yet. A checkpoint.
 
         Raises:
-            JobError: If they can't be read.
+            JobError: If the items can't be read.
         """
         found = self.outbox.after(position, limit)
         if found is None:

@@ -300,7 +300,7 @@ class JobFrontier:
         if self._job.failure is None:
             await self._job.commit()
 
-    # The job calls the methods below. It calls gained() always, and the others only if it is shared.
+    # The job calls the methods below. It always calls gained(), but the other methods only if the job is shared.
 
     def gained(self, lanes: Sequence[tuple[int, Row]], held: Sequence[HeldLane]) -> list[LaneKey]:
         """Add lanes of earlier processes or other sessions, and return their keys."""

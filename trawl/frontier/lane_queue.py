@@ -30,7 +30,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 _decode = msgspec.msgpack.Decoder().decode
 
-_CUT = 32  # a list with fewer empty places is not shortened
+_CUT = 32  # number of empty places up to which a list is not shortened
 
 
 class LaneQueue:
@@ -199,8 +199,8 @@ class RecordEncoder:
 
         Args:
             packed: The bytes that :meth:`pack` returned.
-            scopes: Its scopes.
-            lane: The key of its lane.
+            scopes: The scopes of the record.
+            lane: The key of the record's lane.
         """
         order, found_at, fingerprint, callback, errback, *values = _decode(packed)
         request = Request.of_plain_values(self._callbacks[callback], self._callbacks[errback], values)

@@ -28,7 +28,7 @@ def check_file(job: Path, path: Path, *, is_private: bool = True, kind: int = st
     Args:
         job: The job's directory, for messages.
         path: The file or folder.
-        is_private: Whether it must belong to this user, and must not be writable by others.
+        is_private: Whether the file must belong to this user, and must not be writable by others.
         kind: The required type, as returned by ``stat.S_IFMT``.
 
     Raises:
@@ -51,7 +51,7 @@ def check_directory(job: Path) -> None:
     """Check that a job's directory belongs to this user, and that no other user may write to it.
 
     Raises:
-        JobError: If it belongs to another user, or other users may write to it.
+        JobError: If the directory belongs to another user, or other users may write to it.
     """
     try:
         status = os.stat(job)

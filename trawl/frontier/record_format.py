@@ -66,7 +66,7 @@ class CallbackNames:
             role: ``the callback`` or ``the errback``, for the error.
 
         Raises:
-            ValueError: If it is not a method of the spider. The message says how to fix that.
+            ValueError: If ``callback`` is not a method of the spider. The message contains the fix.
         """
         if callback is None:
             return None
@@ -142,11 +142,11 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
     Args:
         value: None, bool, int, float, str, bytes, list, tuple, dict, set, frozenset, datetime (naive or with a fixed
             offset), date, time, timedelta, Decimal or UUID, or containers of these.
-        path: Its location for errors, such as ``meta['page']``.
-        depth: Number of containers around it.
+        path: The location of the value for errors, such as ``meta['page']``.
+        depth: Number of containers around the value.
 
     Raises:
-        ValueError: If it is or contains another type. The message names the location and the fix.
+        ValueError: If the value, or a value in it, has another type. The message contains the location and the fix.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -173,7 +173,7 @@ def ext_hook(code: int, payload: memoryview) -> Any:
     """Decode one of trawl's extension types. For use as the ``ext_hook`` of a MessagePack decoder.
 
     Raises:
-        ValueError: If it is not one of trawl's types, or is damaged.
+        ValueError: If the type is not one of trawl's types, or the value is damaged.
     """
     build = _BUILDERS.get(code)
     if build is None:
@@ -280,11 +280,11 @@ class JobRecord(msgspec.Struct, array_like=True, frozen=True):
         method: Its method.
         body: Its body; None if it has none.
         headers: The name and values of each header; None if none was set.
-        cookies: Its cookies, portable.
-        meta: Its meta, portable.
-        cb_kwargs: Its cb_kwargs, portable.
-        callback: Its callback's name.
-        errback: Its errback's name.
+        cookies: Its cookies, as returned by :func:`portable`.
+        meta: Its meta and notes, as returned by :func:`portable`.
+        cb_kwargs: Its cb_kwargs, as returned by :func:`portable`.
+        callback: The name of its callback; None if it has none.
+        errback: The name of its errback; None if it has none.
         priority: Its priority.
         dont_filter: True if duplicates are wanted.
         depth: Number of links from a start request.
@@ -294,7 +294,7 @@ class JobRecord(msgspec.Struct, array_like=True, frozen=True):
         fingerprint: Its claimed fingerprint; None if duplicates are wanted.
         until: Wall time before which it must not be sent, in seconds since the epoch; None if there is none.
         wait: Seconds from the time of storing until the time in ``until``.
-        share: The largest share of a quota that it names.
+        share: The share of its record.
         amounts: The amounts in the key of its lane.
         found: Wall time at which the request was found, in seconds since the epoch; None if unknown.
         is_diverted: Whether middleware has changed its scopes and origin, so that they may not match its URL.
@@ -429,7 +429,7 @@ def unpack(blob: bytes) -> JobRecord:
     """Decode a stored record, and restore meta, cb_kwargs and cookies.
 
     Raises:
-        ValueError: If it is not a stored record.
+        ValueError: If ``blob`` is not a stored record.
     """
     return _record_decoder.decode(blob)
 
@@ -522,8 +522,8 @@ class RecordFormat:
         """Decode a record at the event loop time ``now``.
 
         Raises:
-            ValueError: If it is not a record, or its request can't be created.
-            LookupError: If the spider no longer has its callback.
+            ValueError: If ``blob`` is not a record, or the request can't be created from it.
+            LookupError: If the spider no longer has the request's callback.
         """
         stored = unpack(blob)
         meta, notes = meta_and_notes(stored.meta)

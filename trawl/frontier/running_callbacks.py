@@ -65,8 +65,8 @@ def state_folder(job: str) -> Path:
         job: The job's address without the password.
 
     Raises:
-        OSError: If the folder can't be made.
-        JobError: If it belongs to another user, or other users may write to it.
+        OSError: If the folder can't be created.
+        JobError: If the folder belongs to another user, or other users may write to it.
     """
     name = blake2b(job.encode(), digest_size=16).hexdigest()
     try:
@@ -222,7 +222,7 @@ def _create(folder: Path) -> tuple[Path, int]:
         else:
             if os.fstat(descriptor).st_nlink:
                 return path, descriptor
-        os.close(descriptor)  # another process has locked it first, because it looked like the file of a dead process
+        os.close(descriptor)  # another process has locked it first, as if this process had died
     raise BlockingIOError(f"a new file in {folder} is locked already")
 
 

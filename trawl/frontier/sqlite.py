@@ -80,7 +80,7 @@ class SqliteJob(Job):
     """A job in a directory. Creating an instance opens the job, and blocks. Use :func:`open_job` instead.
 
     Attributes:
-        transactions: Its transactions.
+        transactions: The transactions of its database.
         row_counts: The numbers of rows in its tables.
     """
 
@@ -182,7 +182,7 @@ class SqliteJob(Job):
         """Write all values kept so far to the disk itself, so that they survive a power cut. A checkpoint.
 
         Raises:
-            JobError: If it can't be written.
+            JobError: If the database can't be written.
         """
         await self.transactions.execute(as_is, as_is, is_synced=True)
 
@@ -195,7 +195,7 @@ class SqliteJob(Job):
         if not self._is_open:
             await trio.lowlevel.checkpoint()
             return
-        with trio.CancelScope(shield=True):  # takes only as long as a commit
+        with trio.CancelScope(shield=True):  # shielded only for the time of a commit
             try:
                 if self.failure is None:
                     await self.commit()
@@ -256,8 +256,8 @@ async def open_job(directory: str | PathLike[str], blocking: Blocking) -> Sqlite
         blocking: Runs blocking calls.
 
     Raises:
-        JobError: If another process is using it, or it is damaged, has a newer version, or can't be written.
-        UsageError: If it is not a directory, or contains other files.
+        JobError: If another process is using the job, or if the job is damaged, has a newer version, or can't be written.
+        UsageError: If ``directory`` is not a directory, or contains other files.
     """
     return await blocking.run(SqliteJob, Path(directory), blocking)
 
@@ -390,7 +390,7 @@ class Transactions:
         Args:
             run: Reads or changes the database. It must raise only errors of SQLite.
             applied: Updates memory with the result.
-            is_writing: Whether it changes the database. A transaction that only reads takes no lock for writing.
+            is_writing: Whether ``run`` changes the database. A transaction that only reads does not lock it for writing.
             is_synced: Whether this transaction and all earlier ones must be on the disk itself when this returns.
 
         Raises:

@@ -103,9 +103,9 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
     """Open the job's database for writing. Return the connection, and whether this call has created the database.
 
     Raises:
-        sqlite3.Error: If it can't be opened, read or written.
-        JobError: If it has a newer version, or another program has changed it.
-        UsageError: If it is not a job.
+        sqlite3.Error: If the database can't be opened, read or written.
+        JobError: If the job has a newer version, or another program has changed it.
+        UsageError: If the database is not a job.
     """
     _look_at_file(directory)
     # Several threads use the connection, one at a time. sqlite3's own check would refuse all but one thread.
@@ -136,8 +136,8 @@ def connect_to_read(directory: Path) -> sqlite3.Connection:
     created, for example on a read-only disk, the database is opened as immutable.
 
     Raises:
-        sqlite3.Error: If it can't be opened or read.
-        JobError: If it has a newer version, or another program has changed it.
+        sqlite3.Error: If the database can't be opened or read.
+        JobError: If the job has a newer version, or another program has changed it.
         UsageError: If there is no job.
     """
     path = directory / DATABASE_NAME
@@ -465,7 +465,7 @@ def _heads(connection: sqlite3.Connection, lane: int, limit: int) -> list[Row]:
 
 
 def which_are_seen(connection: sqlite3.Connection, marks: Sequence[bytes]) -> set[bytes]:
-    """Return those of ``marks`` that were seen."""
+    """Return the ``marks`` that were seen before."""
     statement = "SELECT 1 FROM seen WHERE fingerprint = ?"
     return {mark for mark in marks if connection.execute(statement, (mark,)).fetchone() is not None}
 

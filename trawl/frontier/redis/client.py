@@ -83,7 +83,7 @@ class Address:
         directory, for messages.
 
         Raises:
-            UsageError: If it is not such an address. The message omits the password.
+            UsageError: If ``url`` is not such an address. The message omits the password.
         """
         what_to_do = "give redis://HOST[:PORT]/NAME, rediss://HOST[:PORT]/NAME or redis+unix:///SOCKET?job=NAME"
         scheme, _, rest = url.partition("://")
@@ -205,7 +205,7 @@ class StoreServer:
         """Return the information that the server reports about itself, and its configuration. A checkpoint.
 
         Raises:
-            StoreConnectionError: If it does not respond.
+            StoreConnectionError: If the server does not respond.
         """
         import coredis.exceptions as errors  # noqa: PLC0415
 
@@ -234,7 +234,7 @@ def _mapped(address: Address) -> Generator[None, None, None]:
 
     try:
         yield
-    except Exception as raised:  # Cancelled is not an Exception and passes
+    except Exception as raised:  # not for trio.Cancelled, which is not an Exception
         error = raised
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
@@ -291,7 +291,7 @@ def check_installed() -> None:
     """Check that the client's library is installed.
 
     Raises:
-        UsageError: If it is not.
+        UsageError: If the library is not installed.
     """
     try:
         import coredis  # noqa: F401, PLC0415 - an extra

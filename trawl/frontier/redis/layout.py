@@ -172,7 +172,7 @@ def key_of(place: Place | Row) -> bytes:
     """Return the sort key of a request. Its bytes sort by lane, negated priority, negated share and arrival order."""
     order, lane, priority, share = place[:4]
     bits: int = struct.unpack(">Q", struct.pack(">d", share))[0]
-    bits = bits ^ _ALL if bits & _MIDDLE else bits | _MIDDLE  # these integers sort like the floats (IEEE 754)
+    bits = bits ^ _ALL if bits & _MIDDLE else bits | _MIDDLE  # so that the integers sort like the floats (IEEE 754)
     return struct.pack(">QQQQ", lane + _MIDDLE, priority + _MIDDLE, bits, order + _MIDDLE)
 
 
@@ -180,7 +180,7 @@ def place_of(key: bytes) -> Place:
     """Return the place of a request from its sort key, or from a value that starts with the sort key.
 
     Raises:
-        ValueError: If it is too short.
+        ValueError: If the value is too short.
     """
     if len(key) < KEY_BYTES:
         raise ValueError(f"a request of {len(key)} bytes")
@@ -198,10 +198,10 @@ def failed_parts(member: bytes) -> tuple[bytes, bytes]:
 
 
 def row_of(member: bytes) -> Row:
-    """Return the row of a request from its form in the queue.
+    """Return the row of a request from its value in the queue.
 
     Raises:
-        ValueError: If it is too short.
+        ValueError: If the value is too short.
     """
     return (*place_of(member), member[KEY_BYTES:])
 

@@ -6,8 +6,8 @@ checks whether the loop still runs. If the loop is blocked, the thread renews th
 loop sends no requests, so the renewal can't make any request too early. After :data:`MOST_LEASES` leases the thread
 stops, and other processes take over.
 
-The thread calls ``share.lua``, and from the response it uses only whether the session still exists. Ignoring the rest
-is safe, because the script supports lost responses (:mod:`trawl.frontier.redis.sessions`).
+The thread calls ``share.lua``, and from the response it uses only whether the session still exists. Ignoring the other
+values is safe, because the script supports lost responses (:mod:`trawl.frontier.redis.sessions`).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class LeaseKeeper:
                 said = words
 
     def _renew(self, blocked: float) -> str:
-        """Renew the lease, and return what to log."""
+        """Renew the lease, and return a message to log; "" if there is none."""
         at = time.monotonic()
         try:
             is_ours = trio.run(self._call)

@@ -244,7 +244,7 @@ class SharedScopeClient:
                     await use(server)
                     return
             except StoreConnectionError as error:
-                # Log this once, and only if the job has not noticed the outage, because the job logs it too.
+                # Log the outage once, unless the job has noticed it, because the job then logs it.
                 if pause >= _SAID_AT > pause / 2.0 and self._lease.away_since is None:
                     words = "job %s: no response from its server for shared scopes (%s): requests that need them wait"
                     logger.warning(words, self._address.shown, error)

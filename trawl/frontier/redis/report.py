@@ -44,7 +44,7 @@ def inspect_job(url: str, *, has_scopes: bool = True) -> JobReport:
     """Report the content of the job at ``url``.
 
     Args:
-        url: Its address.
+        url: The job's address.
         has_scopes: Whether to count the pending requests by scope, which reads every lane of the job.
 
     Raises:

@@ -226,7 +226,7 @@ class JobSession:
         self._said = words
 
     def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
-        """Exchange counts with the other sessions, every quarter of a second while there are any.
+        """Exchange counts with other sessions, every quarter of a second while there are other sessions.
 
         Args:
             counts: Returns the current counts of this session.
@@ -393,7 +393,7 @@ class JobSession:
         return SessionEnded(f"job {shown}: {words}", shown)
 
     def hear_arrived(self, members: Sequence[bytes]) -> None:
-        """Process arrived requests, but skip those that this session has already received."""
+        """Process arrived requests, except requests that this session has already received."""
         rows: list[Row] = []
         for member in members:
             _, number, request = member.split(b":", 2)

@@ -58,8 +58,8 @@ class _SessionOptions:
     Attributes:
         durability: The durability for which the server must be configured.
         lease: Length of the lease, in seconds.
-        exports: Whether it writes the items to feeds.
-        works: Whether it sends requests.
+        exports: Whether the session writes the job's items to feeds.
+        works: Whether the session sends requests.
         terms: Settings that all processes of the job must share, as digests by name.
     """
 
@@ -254,7 +254,7 @@ def check_head(flat: Sequence[Any], address: Address) -> None:
     """Raise an error if a job's format differs from the format of this release.
 
     Raises:
-        JobError: If it has another format.
+        JobError: If the job has another format.
         UsageError: If there is no job.
     """
     head = texts_of(flat)
@@ -298,7 +298,7 @@ def _check_server(facts: Mapping[str, str], address: Address, durability: Durabi
 
 
 def _tell_durability(address: Address, durability: Durability) -> None:
-    """Log the durability of a job, and what it guarantees."""
+    """Log the durability of a job, and its guarantee."""
     if durability != "fast" or "unix_socket_path" not in address.options:  # a server on a socket stops with its machine
         logger.info("job %s: durability %s: %s", address.shown, durability, _POLICIES[durability])
 
