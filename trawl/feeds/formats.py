@@ -121,7 +121,8 @@ class CsvTable:
 
 
 _FIELD = rb'(?:"(?:[^"]++|"")*+"[^,\n]*+|[^",\n][^,\n]*+)?+'
-_WHOLE_LINE = re.compile(rb"%b(?:,%b)*+\n" % (_FIELD, _FIELD))  # the usual case: a line in which no quoted field is left open
+# The usual line, in which each quoted field also ends.
+_WHOLE_LINE = re.compile(rb"%b(?:,%b)*+\n" % (_FIELD, _FIELD))
 _OTHER = re.compile(rb'\s*+(?:\{"[^\n]*\}\r?\n|\[\s*+[{\]]|<\?xml\s)')
 _BEGINNING = 1 << 16
 _QUOTED_FIELD = re.compile(rb'(?:^|,)"')

@@ -190,7 +190,7 @@ def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
         now_utc: The current wall time. A host that was given up before this time may be tried again.
 
     Raises:
-        JobError: If a process is using the job, or if the job is damaged, has a newer version, or can't be written.
+        JobError: If a process is using the job, or the job is damaged, has a newer version, or can't be written.
         UsageError: If there is no job.
     """
     path = Path(directory)

@@ -294,7 +294,7 @@ class JobRecord(msgspec.Struct, array_like=True, frozen=True):
         fingerprint: Its claimed fingerprint; None if duplicates are wanted.
         until: Wall time before which it must not be sent, in seconds since the epoch; None if there is none.
         wait: Seconds from the time of storing until the time in ``until``.
-        share: The share of its record.
+        share: The first amount that it names; 0 if it names none.
         amounts: The amounts in the key of its lane.
         found: Wall time at which the request was found, in seconds since the epoch; None if unknown.
         is_diverted: Whether middleware has changed its scopes and origin, so that they may not match its URL.

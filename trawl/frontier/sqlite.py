@@ -256,7 +256,7 @@ async def open_job(directory: str | PathLike[str], blocking: Blocking) -> Sqlite
         blocking: Runs blocking calls.
 
     Raises:
-        JobError: If another process is using the job, or if the job is damaged, has a newer version, or can't be written.
+        JobError: If another process is using the job, or the job is damaged, has a newer version, or can't be written.
         UsageError: If ``directory`` is not a directory, or contains other files.
     """
     return await blocking.run(SqliteJob, Path(directory), blocking)
@@ -390,7 +390,7 @@ class Transactions:
         Args:
             run: Reads or changes the database. It must raise only errors of SQLite.
             applied: Updates memory with the result.
-            is_writing: Whether ``run`` changes the database. A transaction that only reads does not lock it for writing.
+            is_writing: Whether ``run`` changes the database. If not, it is not locked for writing.
             is_synced: Whether this transaction and all earlier ones must be on the disk itself when this returns.
 
         Raises:
