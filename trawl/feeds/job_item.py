@@ -21,9 +21,9 @@ frozenset, a subclass of ``datetime``) is stored as a string, so an exporter may
 value. Serializers of fields are applied before the item is stored.
 
 The list of class names contains the item's own class. If the item is an instance of a class in a feed's
-``item_classes``, the list also contains that class. The list has other values too. For each feed with an
-``item_filter``, it has the feed's destination after a ``+`` if the filter accepted the item, or after a ``-`` if not.
-For messages, it has the URL of the item's page after an ``@``.
+``item_classes``, the list also contains that class. The list also contains values that are not class names. For each
+feed with an ``item_filter``, it has the feed's destination after a ``+`` if the filter accepted the item, or after a
+``-`` if not. For messages, it has the URL of the item's page after an ``@``.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     Attributes:
         fields: Its fields in order, as plain values.
         classes: The dotted names of its class, and of each class in a feed's ``item_classes`` of which it is an
-            instance. They are followed by the results of the feeds' filters and the URL of the item's page, if known.
-            Their first character distinguishes these. Empty for a plain dict without results and page.
+            instance. The results of the feeds' filters and the URL of the item's page follow, if known, and start with
+            ``+``, ``-`` or ``@``. Empty for a plain dict without results and page.
         exact: Its fields, with values tagged by :func:`to_stored`, and the names of all fields that its class declares.
             There are names only for an :class:`~trawl.items.Item`, or for a class with serializers. ``=`` precedes the
             name of a field whose serializer was applied. None if no feed has an exporter class.

@@ -1,4 +1,4 @@
-"""The feeds of a job. Items go through the job's outbox, so each feed has every item exactly once, even after a kill.
+"""The feeds of a job. Items go through the job's outbox, so each file has every item exactly once, even after a kill.
 
 Theory of operation. ::
 

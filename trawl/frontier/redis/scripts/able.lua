@@ -1,4 +1,5 @@
--- Try each command that the scripts use, so that no script stops in the middle because its user must not run one.
+-- Try each command that the scripts use. Otherwise a script could fail in the middle, because the user may not run a
+-- command.
 -- KEYS 1 a key for this script only, deleted at the end
 -- Returns {command, error of the server} for the first refused command; {} if none is refused
 local tries = {

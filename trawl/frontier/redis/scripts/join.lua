@@ -18,7 +18,7 @@ for at = 1, #deadlines, 2 do
     others[#others + 1] = notes[3] or ''
   end
 end
--- Another or a restarted server may have forgotten live sessions, so don't use their numbers again.
+-- A new or restarted server may have forgotten live sessions, so don't use their numbers again.
 local another = head[4] and head[4] ~= (string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '')
 local session = string.format('%.0f', redis.call('HINCRBY', KEYS[1], 'sessions', another and 1001 or 1))
 redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), session)
@@ -26,7 +26,7 @@ redis.call('HSET', KEYS[3], session .. ' name', ARGV[1], session .. ' works', AR
 local first = head[5] or now
 if ARGV[3] == '0' then
   redis.call('HINCRBY', KEYS[1], 'guests', 1)
-elseif #others == 0 then -- the counts of earlier sessions are obsolete
+elseif #others == 0 then -- no other session works, so start the counts again
   first = now
   redis.call('HSET', KEYS[1], 'first', string.format('%.0f', now))
   redis.call('HDEL', KEYS[1], 'counts')

@@ -1,5 +1,5 @@
--- Read the first requests between two keys for each of several lanes. A session must receive all arrivals first: if
--- there are many, it gets only these, and reads again.
+-- Read the first requests between two keys for each of several lanes. A session must receive all arrivals first. If
+-- there are many arrivals, this returns only arrivals, and the session reads again.
 -- KEYS 1 queue  2 arrivals
 -- ARGV 1 session; '' for none  2 the last arrival that it has received  then for each lane: the first key, an upper
 --      bound of its keys, the maximum number

@@ -1,29 +1,30 @@
--- The line of the shared scopes: an ask gets a token when all its scopes are open at once, or waits in line.
+-- The line of the shared scopes. An ask gets a token when all of its scopes are open. Until then it waits in line.
 -- KEYS 1 scopes  2 line  3 asks  4 asks by session  5 sessions  6 deadlines of tokens  7 openings  8 numbers
 --      9 the prefix of the key of each session's news
 -- ARGV 1 session  2 the last news that it has received  3 life of a session, 4 of a token, in microseconds
 --      then operations; ids have no spaces, times are microseconds:
 --      A number, priority, lead, n, n times scope and amount: ask, for a request with this lead time
---      S number, age, n, n intervals: the request was sent, this time ago
---      F number: its place is free                               U number: the ask or its unused token is not needed
+--      S number, age, n, n intervals: the request was sent, and the age is the time since then
+--      F number: the request has ended, release its place        U number: the ask or its unused token is not needed
 --      L scope, version, concurrency, delay, least interval, hold, quota, window, state: limits, if the version matches
---      C scope, amount, number: more was used; a number counts once
+--      C scope, amount, number: add to the spent amount; each number counts only once
 --      M scope, amount: remaining amount of the quota
---      W number: why does it wait?                               X: the session ends
+--      W number: report why the ask waits                        X: the session ends
 -- Returns {now, is the session new or was it silent, microseconds until something opens, for each waiting ask:
 --          number, number of asks before it, scope, limit, microseconds or -1}
 -- News: t number, w microseconds to wait, d deadline: a token;  l scope, v version, a age, s state: limits of another
 --
 -- An ask waits in the line of the one scope that blocks it. The call that opens a scope gives a token to the first ask
--- in its line, in advance if the time is known, because a token says how long to wait. A scope with a delay is closed
--- from a token until its send, except to asks of the same session, which spaces its own sends. Such an ask may pass
--- others, at most PASSES times. The number of unsent tokens covers the way to the server and the lead time.
--- An ask of several scopes that was passed so often reserves them: no ask behind it gets a token of these scopes.
+-- in its line. If the opening time is known, it gives the token in advance, because a token contains the time to wait.
+-- While a token of a scope with a delay is not sent, the scope is closed for asks of other sessions. It stays open for
+-- asks of the same session, because a session keeps the delay between its own sends. Such an ask may pass other asks,
+-- but each ask is passed at most PASSES times. The maximum number of unsent tokens covers the round trip and the lead
+-- time. If an ask of several scopes was passed that often, it reserves them: no later ask gets a token of these scopes.
 local AHEAD, IDLE, PASSES, MOST, SILENT, CLAIM = 5000000, 50000, 8, 64, 5000000, 30000000
 local time = redis.call('TIME')
 local clock = redis.call('HMGET', KEYS[8], 'latest', 'ahead')
 local now = time[1] * 1000000 + time[2] + (clock[2] or 0)
-if now < tonumber(clock[1] or '0') then -- it was set back: continue from the latest time
+if now < tonumber(clock[1] or '0') then -- the clock was set back: continue from the latest time
   redis.call('HSET', KEYS[8], 'ahead', string.format('%.0f', tonumber(clock[1]) - now + (clock[2] or 0)))
   now = tonumber(clock[1])
 end
@@ -62,8 +63,8 @@ local function save(s)
   redis.call('HSET', KEYS[1], 's' .. s.id, table.concat(words, ' '))
 end
 
--- An ask: state (W waits, G has a token, S was sent), priority, turn, passes, the scope that it waits for, the deadline,
--- the lead.
+-- An ask has a state (W waits, G has a token, S was sent), priority, turn, number of passes, the scope for which it
+-- waits, deadline, and lead time.
 local function ask_of(key)
   local a = asks[key]
   if a ~= nil then return a end
@@ -123,9 +124,9 @@ end
 
 local function news(session, ...) redis.call('XADD', KEYS[9] .. session, '*', unpack({...})) end
 
--- when a scope admits an ask, and the limit that opens last
+-- Return the time at which a scope admits an ask, and the limit that opens last.
 local function opens(s, a, amount)
-  if s.v == 0 then return inf, 'line' end -- its limits are unknown
+  if s.v == 0 then return inf, 'line' end -- the limits of the scope are unknown
   if s.c > 0 and s.f >= s.c then return inf, 'concurrency' end
   local at, limit = now, ''
   if s.h > at then at, limit = s.h, 'backoff' end
@@ -145,7 +146,8 @@ end
 
 local function is_tight(s) return s.d > 0 or s.q > 0 or (s.c > 0 and s.c - s.f <= 1) end
 
--- when all scopes of an ask are open, which scope and limit open last, and whether another would idle until then
+-- Return the time at which all scopes of an ask are open, the scope and the limit that open last, and whether another
+-- scope would be idle until then.
 local function look(a)
   local till, id, limit = now, a.ids[1], ''
   local is_behind = claimant and claimant.key ~= a.key and rank(a) > rank(claimant)
@@ -198,7 +200,8 @@ local function is_here(session)
   return heard and now - tonumber(heard) <= SILENT
 end
 
--- the next ask of a line: the first, or the first of equal priority of the session that got the scope last
+-- Return the next ask of a line: the first ask, or an ask of the same priority from the session that got the last
+-- token.
 local function pick(s, members)
   local head = false
   for at, member in ipairs(members) do
@@ -220,7 +223,7 @@ local function pick(s, members)
   return head
 end
 
--- serve the line of a scope
+-- Give tokens to asks in the line of a scope.
 local function serve(s)
   for _ = 1, 64 do
     local line = line_of(s)
@@ -249,7 +252,7 @@ local function serve(s)
   todo[s.id] = true
 end
 
--- a token was sent at a time, or counts as sent
+-- Record that the request of a token was sent at a time, or counts as sent.
 local function sent(a, at, intervals)
   for each, id in ipairs(a.ids) do
     local s = scope(id)
@@ -265,7 +268,7 @@ local function sent(a, at, intervals)
   redis.call('ZREM', KEYS[6], a.key)
 end
 
--- an ask or a token ends
+-- End an ask or a token.
 local function ends(a)
   for each, id in ipairs(a.ids) do
     local s = scope(id)
@@ -282,7 +285,8 @@ end
 
 claimant = ask_of(redis.call('HGET', KEYS[8], 'claim') or '')
 
--- expired tokens, and sessions that were silent for too long, whose tokens are valid until they expire
+-- Count expired tokens as sent, and remove sessions that were silent for too long. Their tokens are valid until they
+-- expire.
 for _, key in ipairs(redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', text(now), 'LIMIT', 0, 100)) do
   local a = ask_of(key)
   sent(a, a.deadline)
@@ -342,7 +346,7 @@ while at <= count do
     local sent_at = now - tonumber(ARGV[at + 2])
     if a and a.state == 'G' then
       sent(a, sent_at, intervals)
-    elseif a and a.state == 'S' then -- its write ended later
+    elseif a and a.state == 'S' then -- the write of the request ended later
       for each, id in ipairs(a.ids) do
         local s = scope(id)
         s.n, s.dirty = math.max(s.n, sent_at + math.max(tonumber(intervals[each]), s.l)), true

@@ -1,5 +1,6 @@
--- Receive the news of a job, take part in it, and leave it: renew a session, end sessions past their deadlines, take
--- free parts, and survey their lanes in the same step, so that nothing is counted twice.
+-- Renew a session and return changes of the job to it: end sessions whose leases have expired, assign free parts to
+-- this session, and survey the lanes of these parts in the same call, so that nothing is counted twice. Also end a
+-- session.
 -- KEYS 1 head  2 deadlines  3 sessions  4 owners  5 queue  6 arrivals  7 kept of parts
 -- ARGV 1 session  2 number of the last taking that it has received  3 lease in microseconds; '' to leave it unchanged
 --      4 whether it takes parts  5 whether it wants to export  6 whether it asks if the job is finished
@@ -45,16 +46,17 @@ if ARGV[3] ~= '' then
   redis.call('HSET', head, 'latest', number(now))
   if ARGV[8] ~= '' then redis.call('HSET', sessions, session .. ' says', ARGV[8]) end
 end
--- Check it here, because a session does not notice if its client has reconnected to a restarted server.
+-- Check the run id here, because a session does not notice that its client has reconnected to a restarted server.
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
 local since, length = tonumber(h[3] or '0'), tonumber(ARGV[3]) or 0
 if h[2] ~= run or ARGV[10] == '1' or (length > 0 and now - tonumber(h[4] or now) > length) then
-  -- Another or a restarted server may have older renewals, an unreachable one could not receive any, and if no session
-  -- renewed for a whole lease, the machine slept. So no session is late for one lease.
+  -- A new or restarted server may have older renewals, and an unreachable server could not receive any. If no session
+  -- has renewed for a whole lease, the machine was suspended. So in these cases no session is ended during the next
+  -- lease.
   if h[2] then
     since = now
     redis.call('HSET', head, 'since', number(now))
-    if h[2] ~= run then redis.call('HINCRBY', head, 'sessions', 1000) end -- it may have forgotten live ones
+    if h[2] ~= run then redis.call('HINCRBY', head, 'sessions', 1000) end -- it may have lost live sessions
   end
   redis.call('HSET', head, 'run', run)
 end
@@ -96,7 +98,7 @@ local function forget(gone, is_clean)
     starving = redis.call('HINCRBY', head, 'starving', -1)
   end
   local its = redis.call('HGET', sessions, gone .. ' counts')
-  if its then count(its, (string.gsub(its, ' %-?%d+', ' 0', 1))) end -- it has no requests in flight now
+  if its then count(its, (string.gsub(its, ' %-?%d+', ' 0', 1))) end -- the ended session has no requests in flight
   for _, what in ipairs({'name', 'works', 'terms', 'parts', 'step', 'takings', 'arrived', 'says', 'starves', 'counts'}) do
     redis.call('HDEL', sessions, gone .. ' ' .. what)
   end
@@ -154,7 +156,7 @@ local function survey(part)
     after = past
   end
 end
-if takings == said + 1 then -- the response was lost: repeat the taking in its current state
+if takings == said + 1 then -- the response was lost: return the same parts again, in their current state
   for token in string.gmatch(remembered, '%S+') do
     taken[#taken + 1] = token
     survey(tonumber(string.match(token, '%d+')))
