@@ -62,7 +62,7 @@ class CsvTable:
 
         Raises:
             ValueError: If there are no columns, because this is the first item and it has no fields.
-            Exception: As in :meth:`trawl.feeds.base.Format.record`.
+            Exception: If a value of the item can't be written.
         """
         if not self.columns:
             raise ValueError("it has no fields, and a table needs columns")

@@ -41,7 +41,7 @@ class ItemFilter:
         """Return whether the feed takes an item.
 
         Raises:
-            ValueError: If the filter raises an error for it.
+            ValueError: If the filter raises an error for the item.
         """
         if self.classes:
             if not isinstance(item, self.classes):
@@ -73,7 +73,7 @@ class ItemFilter:
         """Return the function's result, which is then stored with the item; None if the classes decide without it.
 
         Raises:
-            ValueError: If the filter raises an error for it.
+            ValueError: If the filter raises an error for the item.
         """
         if self.accepts is None or (self.classes and not isinstance(item, self.classes)):
             return None

@@ -1,4 +1,4 @@
-"""Converts values of any type to JSON, and items to fields in the way of the library that defines them.
+"""Converts values of any type to JSON, and items to fields, as the library that defines an item does.
 
 The fast path is msgspec's encoder, for JSON's types. Some values need the slow path, which first converts everything to
 JSON's types. These are values that msgspec refuses (keys of unusual types, lone surrogates from pages with a wrong
@@ -100,7 +100,7 @@ def serialized_fields(item: object) -> dict[str, object]:
 
 
 def dump_item(value: object) -> object:
-    """Convert a nested item, or a value of one of pydantic's types, in the way of its library.
+    """Convert a nested item, or a value of one of pydantic's types, as its library does.
 
     The result is usually a dict. For some classes it is a list or a string. It is ``NotImplemented`` if ``value`` is
     neither.

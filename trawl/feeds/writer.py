@@ -90,7 +90,7 @@ class WriterWakeup:
         self._room = trio.Event()
 
     def close(self) -> None:
-        """Record that no more items will come."""
+        """Record that no more items will be added."""
         self.is_closed = True
         self.add(is_urgent=True)
 
@@ -181,7 +181,7 @@ class Feeds:
                 await self._wakeup.room()
 
     def close(self) -> None:
-        """Record that no more items will come. :meth:`write` then writes the remaining items and ends."""
+        """Record that no more items will be added. :meth:`write` then writes the remaining items and ends."""
         self._wakeup.close()
 
     async def write(self) -> None:

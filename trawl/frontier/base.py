@@ -164,7 +164,7 @@ class Record:
 
     @property
     def origin(self) -> str:
-        """See the attribute of this name."""
+        """See ``Attributes`` of the class."""
         return self.lane[1]
 
     @property
@@ -174,7 +174,7 @@ class Record:
 
     @property
     def not_before(self) -> float:
-        """See the attribute of this name."""
+        """See ``Attributes`` of the class."""
         return self._special[0]
 
     @not_before.setter
@@ -183,7 +183,7 @@ class Record:
 
     @property
     def share(self) -> float:
-        """See the attribute of this name."""
+        """See ``Attributes`` of the class."""
         return self._special[1]
 
     @share.setter
@@ -192,12 +192,12 @@ class Record:
 
     @property
     def is_diverted(self) -> bool:
-        """See the attribute of this name."""
+        """See ``Attributes`` of the class."""
         return self._special[2]
 
     @property
     def is_exempt(self) -> bool:
-        """See the attribute of this name."""
+        """See ``Attributes`` of the class."""
         return self._special[3]
 
     def __repr__(self) -> str:

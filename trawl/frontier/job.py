@@ -438,7 +438,7 @@ class Job:
         raise NotImplementedError
 
     async def requeue_given_up(self, now: float) -> int:
-        """Queue the requests of hosts that were given up again, before the frontier is opened, and return their number.
+        """Before the frontier is opened, queue again the requests of hosts that were given up, and return their number.
 
         A checkpoint. If another process works on the job, that process has already queued them, and this returns 0.
 
@@ -451,7 +451,7 @@ class Job:
         raise NotImplementedError
 
     def kept_of(self, part: int) -> Mapping[str, bytes]:
-        """Return the current saved values of a part, by name; only with :attr:`session`."""
+        """Return the current saved values of a part, by name. Only for a job with a :attr:`session`."""
         return MappingProxyType(self._kept_of.get(part, {}))
 
     def keep(self, name: str, blob: bytes | None, part: int | None = None) -> None:

@@ -50,7 +50,7 @@ class JobLock:
             reason.
 
     Raises:
-        JobError: If another process has the job, or the lock's file can't be written.
+        JobError: If another process is using the job, or the lock's file can't be written.
     """
 
     __slots__ = ("_descriptor", "last_error")
@@ -113,7 +113,7 @@ def _is_locked_by(descriptor: int) -> bool:
     """Lock the file, and return True; False if :func:`read_owner` in another process has it locked for a moment.
 
     Raises:
-        BlockingIOError: If another process has the job.
+        BlockingIOError: If another process is using the job.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -140,7 +140,7 @@ def read_last_error(directory: Path) -> str:
 
 
 def read_owner(directory: Path) -> int | None:
-    """Return the id of the process that has the job in ``directory``; 0 if unknown; None if there is none.
+    """Return the id of the process that is using the job; 0 if the id is unknown; None if no process is using it.
 
     Raises:
         JobError: If the lock's file can't be read.

@@ -173,7 +173,7 @@ class SqliteJob(Job):
         return await self.transactions.execute(step, as_is, is_writing=False)
 
     async def requeue_given_up(self, now: float) -> int:
-        """Queue the requests of hosts that were given up again, before the frontier is opened. A checkpoint."""
+        """Before the frontier is opened, queue again the requests of hosts that were given up. A checkpoint."""
         if not await self.transactions.execute(has_given_up, as_is, is_writing=False):
             return 0
         return await self.transactions.execute(partial(requeue, now=now, wanted=GIVEN_UP), as_is)

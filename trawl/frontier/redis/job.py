@@ -304,7 +304,7 @@ class RedisJob(Job):
         return rows
 
     async def requeue_given_up(self, now: float) -> int:
-        """Queue the requests of hosts that were given up again, before the frontier is opened. A checkpoint."""
+        """Before the frontier is opened, queue again the requests of hosts that were given up. A checkpoint."""
         if not (self.session.is_first or self.session.is_alone):
             return 0
         rows = await self.requeue_failed(now, are_given_up=True)
