@@ -101,7 +101,7 @@ class JobReport:
         name: The job's directory or address.
         owner: The id of the process that is using the job; 0 if the id is unknown. If the job is in a server, the names
             of all its running sessions in one string. None if no process is using the job.
-        last_error: Why the last process could not write to it; "" if it could.
+        last_error: Why the last process could not write to the job; "" if it could.
         pending: Number of requests that have not ended, including leased requests and requests of hosts that were given
             up.
         leased: Number of leased requests, which are included in ``pending``. When no process uses the job, they are no

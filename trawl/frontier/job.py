@@ -321,7 +321,7 @@ class SessionLease:
         self._renewed = trio.Event()
 
     def why(self, now: float) -> str:
-        """Return why nothing is stored or sent now; "" if nothing is wrong."""
+        """Return why steps or requests wait for the server now; "" if nothing is wrong."""
         sends = "nothing is sent" if now >= self.until else f"nothing is sent after {self.until - now:.0f} s"
         if self.away_since is None:
             waited = 0.0 if self.asked_at is None else now - self.asked_at
@@ -371,13 +371,13 @@ class Job:
         name: Its location, for messages: the directory, or the address without the password.
         directory: Its directory; None for a job in a server.
         is_new: Whether this process has created the job, so that nothing was kept or stored before.
-        last_error: Why the last process could not write to it; "" if it could.
+        last_error: Why the last process could not write to the job; "" if it could.
         was_killed: Whether the previous process may have sent requests that it did not record, up to the present
             moment. A run that stores its learned state before it ends sets this to False.
         lease: The time until which this process certainly owns the job; None if it owns the job until it closes it.
         line: Client for the scopes that the processes of the job share; None for a job in a directory.
         outbox: Items that the feeds have not written yet.
-        session: This process's session; None if the job belongs to one process, like a job in a directory.
+        session: This process's session; None for a job in a directory.
         step_times: The durations of its steps.
         storing: Requests that a pending step ends or replaces, by arrival order. The step is not stored yet.
     """
@@ -533,7 +533,7 @@ class Job:
             The value of ``applied``.
 
         Raises:
-            JobError: If the store can't be written, now or before. No change of the step was made.
+            JobError: If the store can't be written, in this call or an earlier one. No change of the step was made.
         """
         raise NotImplementedError
 

@@ -131,7 +131,7 @@ class SqliteJob(Job):
         """Write a step in the next transaction. A checkpoint.
 
         Raises:
-            JobError: If the database can't be written, now or before. No change of the transaction was made.
+            JobError: If the database can't be written, in this call or an earlier one. The transaction made no change.
         """
 
         def run(connection: sqlite3.Connection) -> tuple[int | None, int]:
@@ -394,7 +394,8 @@ class Transactions:
             is_synced: Whether this transaction and all earlier ones must be on the disk itself when this returns.
 
         Raises:
-            JobError: If the database can't be read or written, now or before. No change of the transaction was made.
+            JobError: If the database can't be read or written, in this call or an earlier one. The transaction made no
+                change.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
