@@ -106,7 +106,7 @@ class Feed:
         """Number of items that this run has written to all files of the feed."""
         return self._done + self.file.records
 
-    # Opening. These block.
+    # Methods that open the feed. They block.
 
     def open(self) -> None:
         """Open the destination without changing it.
@@ -185,7 +185,7 @@ class Feed:
         with self._failing():
             self.file.start()
 
-    # Adding. This does not block.
+    # Methods that add items. They do not block.
 
     def add(self, item: object, origin: ItemOrigin | None = None) -> int:
         """Encode and add an item, and return its approximate size in bytes; 0 if the filter rejects the item.
@@ -240,7 +240,7 @@ class Feed:
             self.file.refused = []
         return refused
 
-    # Writing.
+    # Methods that write the added items.
 
     async def flush(self, blocking: Blocking) -> None:
         """Write added items. A checkpoint if there are any.
@@ -280,7 +280,7 @@ class Feed:
         # Exclude batches that become full during this loop, because other feeds wait for their turn.
         for _ in range(len(self._files) - 1):
             await self._end(blocking)
-            # Remove it before the next batch is opened, because a cancellation may prevent the opening.
+            # Remove the full batch before the next batch is opened, because a cancellation may prevent the opening.
             full = self._files.popleft()
             self._refused += full.refused
             self._is_open = False
@@ -340,7 +340,7 @@ class Feed:
             words = no_continuing if isinstance(error, FormatConflict) else ""
             raise FeedError(f"feed {self.file.uri}: {words}{reason_of_failure(error)}", self.file.uri) from error
 
-    # Batches.
+    # Methods for batches.
 
     def _begin(self) -> None:
         """Create the file object of the next batch.

@@ -223,7 +223,7 @@ class TextFile(FeedFile):
         """True for a compressed file with less than :data:`trawl.feeds.compression.PIECE_BYTES` to write."""
         return self._compression is not None and self._pending_bytes < PIECE_BYTES
 
-    # Opening.
+    # Methods that open the file.
 
     def _open(self) -> None:
         path = self._options.path
@@ -278,7 +278,7 @@ class TextFile(FeedFile):
     def _packed(self, content: bytes) -> bytes:
         return self._compression.compress(content) if content and self._compression is not None else content
 
-    # Adding. This does not block.
+    # Methods that add items. They do not block.
 
     def add(self, fields: Any, origin: ItemOrigin | None) -> int:
         """Encode an item.
@@ -350,7 +350,7 @@ class TextFile(FeedFile):
             self._is_ended = self._ends = True
         return self._ends
 
-    # Writing.
+    # Methods that write the added items.
 
     def write(self) -> None:
         """Write as many staged bytes as the storage accepts in one call."""

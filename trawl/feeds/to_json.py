@@ -132,7 +132,7 @@ def _writer_of(kind: type[Any]) -> _Writer | None:
     return None
 
 
-# msgspec
+# Items of msgspec.
 
 
 def _struct(item: Any) -> object:
@@ -171,7 +171,7 @@ def _is_default(value: object, field: msgspec.structs.FieldInfo) -> bool:
     return value is field.default
 
 
-# pydantic
+# Items of pydantic.
 
 
 def _pydantic(value: Any) -> object:

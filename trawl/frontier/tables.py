@@ -87,11 +87,11 @@ _TABLES = (
     "CREATE TABLE request (ord INTEGER PRIMARY KEY, lane INTEGER NOT NULL, priority INTEGER NOT NULL,"
     " share REAL NOT NULL, record BLOB NOT NULL)",
     "CREATE INDEX request_lane ON request (lane, priority, share)",
-    # A request that ended in an error, kept so that it can be queued again.
+    # A failed request. It is kept, so that it can be queued again.
     "CREATE TABLE failed (ord INTEGER PRIMARY KEY, lane INTEGER NOT NULL, failed_at REAL NOT NULL,"
     " reason TEXT NOT NULL, record BLOB NOT NULL)",
     "CREATE TABLE seen (fingerprint BLOB PRIMARY KEY) WITHOUT ROWID",
-    # Items of requests that have not ended (spilled), and of requests that have (outbox).
+    # Items of requests that have not ended are in `spilled`, and items of ended requests are in `outbox`.
     "CREATE TABLE spilled (ord INTEGER, n INTEGER, item BLOB NOT NULL, PRIMARY KEY (ord, n)) WITHOUT ROWID",
     "CREATE TABLE outbox (position INTEGER PRIMARY KEY, item BLOB NOT NULL)",
     "CREATE TABLE kept (name TEXT PRIMARY KEY, blob BLOB NOT NULL) WITHOUT ROWID",

@@ -206,7 +206,7 @@ class RedisJob(Job):
         """The error that ended writing; None if there is none."""
         return self._failure
 
-    # Called by the frontier and the feeds.
+    # Methods that the frontier and the feeds call.
 
     def number_of(self, lane: LaneKey) -> int:
         """Return a lane's number, which consists of its part and bits of a hash of its key."""
@@ -382,7 +382,7 @@ class RedisJob(Job):
         except ValueError as error:
             raise self.damaged(str(error)) from error
 
-    # Submitting work and waiting for it.
+    # Methods that submit work and wait until it is done.
 
     async def _read(self, call: Call, hear: Callable[[Any], T]) -> T:
         """Run a script that only reads in the next round trip, before the steps of that round trip."""
@@ -440,7 +440,7 @@ class RedisJob(Job):
         """Whether the lease has ended because the event loop was blocked."""
         return self.keeper is not None and self.keeper.is_lost
 
-    # Called by the session.
+    # Methods that the session calls.
 
     def stir(self) -> None:
         """Wake the connection task, so that it checks for work."""

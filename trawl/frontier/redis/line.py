@@ -132,7 +132,7 @@ class SharedScopeClient:
         self._scope = trio.CancelScope(shield=True)
         self._is_leaving = False
 
-    # Methods for the scheduler and the throttle.
+    # Methods that the scheduler and the throttle call.
 
     def listen(self, came: Callable[[Token], None], adopt: Callable[[str, bytes, float], None]) -> None:
         """Set two functions.
@@ -210,7 +210,7 @@ class SharedScopeClient:
         self._operations.append(operation)
         self._stirred.set()
 
-    # The tasks.
+    # The client's tasks.
 
     async def run(self) -> None:
         """Exchange messages with the server until cancelled. Then try for one second to leave the line. A checkpoint.
@@ -244,7 +244,7 @@ class SharedScopeClient:
                     await use(server)
                     return
             except StoreConnectionError as error:
-                # Log the outage once, unless the job has noticed it, because the job then logs it.
+                # Log the outage once. If the job has noticed the outage, the job logs it instead.
                 if pause >= _SAID_AT > pause / 2.0 and self._lease.away_since is None:
                     words = "job %s: no response from its server for shared scopes (%s): requests that need them wait"
                     logger.warning(words, self._address.shown, error)

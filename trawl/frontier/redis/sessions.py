@@ -142,7 +142,7 @@ class JobSession:
         self._changes: deque[Change] = deque()
         self._some = trio.Event()
 
-    # Called by the engine.
+    # Methods that the engine calls.
 
     @property
     def is_alone(self) -> bool:
@@ -260,7 +260,7 @@ class JobSession:
         if self._job is not None:
             self._job.started()
 
-    # Called by the job.
+    # Methods that the job calls.
 
     @property
     def is_exporter(self) -> bool:

@@ -239,7 +239,7 @@ async def _export(server: StoreServer, session: JobSession, address: Address, le
         its_until = trio.current_time() + left / 1e6
         if until == -math.inf:
             until = its_until
-            # Don't log `left`, because a restarted server waits for a full lease before it ends a session.
+            # Log at least a full lease, because a restarted server waits for a full lease before it ends a session.
             words = "job %s: %s is using it; if that process was killed, this one continues within %.0f s: waiting"
             logger.warning(words, address.shown, name, max(lease, left / 1e6))
         elif its_until > until + lease / 20.0:  # a renewed lease means that the exporter is alive
