@@ -440,7 +440,7 @@ def _may_be(destination: str, old: str, state: FeedState) -> bool:
 
 def _has_same_start(destination: str, old: str, state: FeedState) -> bool:
     """Return whether a file starts like the file of an old destination."""
-    # Without its last bytes: a file that was complete has the end of its format there, for example of a JSON array.
+    # Ignore the last bytes, because a complete file ends with the closing of its format, for example of a JSON array.
     length = max(0, min(state.position, _size(destination, state) or 0, _COMPARED_BYTES) - _END_BYTES)
     heads = [_read(each, state, 0, length) for each in (destination, old)]
     return heads[0] is not None and heads[0] == heads[1]

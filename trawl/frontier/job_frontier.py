@@ -382,7 +382,7 @@ class JobFrontier:
             lane = record.lane
             cache = self.caches.by_lane.get(lane)
             number = self._job.number_of(lane) if cache is None else cache.number
-            # A record that replaces a leased record is leased too. The scheduler waits for its earliest time, so it is not held.
+            # A record that replaces a leased record is leased too, not held. The scheduler waits for its earliest time.
             if record.not_before > now and not (is_leased and self._job.is_here(number)):
                 rows.append((record.order, self._job.held_number(lane), self._wall_time(record), 0.0, blob))
             else:
