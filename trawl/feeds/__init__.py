@@ -1,4 +1,4 @@
-"""Feeds: files, or standard output, to which items are written during the crawl, always as whole records."""
+"""Feeds. They write items to files or to standard output during the crawl, always as whole records."""
 
 from trawl.feeds.base import End, FeedState, Format, FormatConflict
 from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, with_attributes

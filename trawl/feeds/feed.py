@@ -5,8 +5,8 @@
 
 Items are encoded when they are added. When a batch is full, the next items go to a new file immediately, although this
 file is not open yet. The next flush ends the full batches in order and opens the new file. In a job, the number of the
-batch and the number of its items are recorded with its position. If the process is killed, the next process overwrites
-later batches when it starts them again.
+batch and the number of its items are recorded with the feed's position. If the process is killed, the next process
+overwrites later batches when it starts them again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The protocol of frontiers, which store pending requests by lane, and the items that a job keeps for its feeds.
+"""The protocol of frontiers. They store pending requests by lane, and the frontier of a job also stores items.
 
 A frontier only stores requests. It does not apply time limits or the limits of scopes. It groups pending requests by
 *lane* (requests with the same scopes and origin), leases the best requests of a lane, and remembers all fingerprints

@@ -1,4 +1,4 @@
-"""Reports on a job in a directory: its content, its failed requests, and its pending requests as lines.
+"""Reports on a job in a directory: its content, its failed requests, and its pending requests as lines of JSON.
 
 Reading a job needs no lock and does not disturb a running process. A report shows the state after the last transaction
 of that process. Queueing failed requests again takes the lock. These functions block. They need no spider, because they

@@ -10,8 +10,8 @@ the owner *receives* it.
 The store assigns parts to sessions when sessions join and leave. The engine reads one change after another
 (:meth:`JobSession.next_change <trawl.frontier.redis.sessions.JobSession.next_change>`)::
 
-    parts received     the parts are ours; their lanes and kept values are in memory
-    parts required     by another session; send nothing more to their hosts, and release each part
+    parts received     this session owns more parts; their lanes and kept values are in memory
+    parts required     another session needs parts; send nothing more to their hosts, and release each part
                        with its kept values when none of its requests is in flight
     requests received  requests of other sessions are in the frontier's memory
     items received     items of other sessions are in the outbox (only if this session exports)

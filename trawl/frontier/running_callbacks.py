@@ -1,4 +1,4 @@
-"""A file that records running callbacks, so that the next process can find a page whose callback killed this process.
+"""A file that records running callbacks, so that the next process finds a page whose callback has killed this process.
 
 A callback may kill its process (a segmentation fault, ``os._exit()``, the kernel's OOM killer). Its request is still in
 the store. The next process would send it first and be killed too, so the job could never continue. Therefore each

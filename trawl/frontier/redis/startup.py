@@ -2,9 +2,9 @@
 
 ::
 
-    open_job ─► its own task ─► connect, and reconnect whenever the server was away
-                                  ├─► the first time: check the server and the job's format, join it: RedisJob
-                                  └─► its round trips (:mod:`trawl.frontier.redis.job`), until the job ends
+    open_job ─► the connection task ─► connect, and reconnect whenever the connection was lost
+                                         ├─► the first time: check the server and the job's format, join it: RedisJob
+                                         └─► its round trips (:mod:`trawl.frontier.redis.job`), until the job ends
 """
 
 from __future__ import annotations
