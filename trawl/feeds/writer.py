@@ -38,7 +38,7 @@ BUFFER_BYTES = 1 << 20
 """Maximum number of pending bytes. The item that exceeds the limit is still accepted."""
 
 FEEDS_CLOSE_GRACE = 5.0
-"""Seconds for which the feeds of a cancelled crawl may still write pending items. After them, items are lost."""
+"""Seconds for which the feeds of a cancelled crawl may still write pending items. Items that remain are lost."""
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 

@@ -3,8 +3,8 @@
 Normally the event loop renews the lease. While a callback blocks the loop, the loop can't renew it. Other processes
 would then take over the parts of this process, fetch its pages again, and be blocked by the same page. So a thread
 checks whether the loop still runs. If the loop is blocked, the thread renews the lease on its own connection. A blocked
-loop sends no requests, so the renewal can't make any request too early. After :data:`MOST_LEASES` leases the thread
-stops, and other processes take over.
+loop sends no requests, so no request is sent too early. After :data:`MOST_LEASES` leases the thread stops, and other
+processes take over.
 
 The thread calls ``share.lua``, and from the response it uses only whether the session still exists. Ignoring the other
 values is safe, because the script supports lost responses (:mod:`trawl.frontier.redis.sessions`).
