@@ -105,54 +105,54 @@ OPENING = """# Speed
 
 This benchmark crawls linked pages of 5.5 kB from a server on the same machine, without delays. For each page, the
 spider extracts the title and the links and yields one item. The figures are the maximum that each crawler reaches in
-one process. The bare loop is not a crawler. It requests a list of URLs with Trio and httptools, parses each page with
-parsel, and does nothing else.
+one process. The bare loop is not a crawler. It only requests a list of URLs with Trio and httptools, and parses each
+page with parsel.
 """
 
 USE = """
 ## What limits a crawl
 
-- **Delays, nearly always.** By default a host gets one request per second ({setting}`DOWNLOAD_DELAY`), so 50 hosts
-  give 50 pages per second with any crawler that keeps this delay. Crawl more hosts at the same time, or shorten the
-  delays if the sites allow it.
-- **Response times.** At most {setting}`CONCURRENT_REQUESTS` (16 by default) are in flight at once. If a response takes
-  half a second, this gives 32 pages per second.
-- **One core.** A crawl runs in one thread, and the time of callbacks adds to the crawler's own time. A callback of 2 ms
-  limits the crawl to 500 pages per second, however fast the crawler is.
-- **Memory.** All pending requests and the marks of all seen URLs are kept in memory or, with a job, on disk. The table
-  below shows the bytes for each.
+- **Delays.** They limit nearly every crawl. By default a host gets one request per second ({setting}`DOWNLOAD_DELAY`),
+  so any crawler with this delay gets 50 pages per second from 50 hosts. Crawl more hosts at the same time, or shorten
+  the delays if the sites allow it.
+- **Response times.** At most {setting}`CONCURRENT_REQUESTS` requests (16 by default) are in flight at the same time. If
+  each response takes half a second, the crawl gets at most 32 pages per second.
+- **One core.** A crawl runs in one thread, so each page takes the crawler's own time plus the time of the callback. A
+  callback of 2 ms limits the crawl to 500 pages per second, no matter how fast the crawler is.
+- **Memory.** All pending requests and the marks of all seen URLs are in memory or, with a job, on disk. The table below
+  shows the bytes for each request and each mark.
 
 ## How to make a spider fast
 
-1. **See where the time goes first.** The statistics `throttled_seconds`, `queued_seconds`, `connecting_seconds`,
-   `fetching_seconds` and `parsing_seconds` show it. {doc}`/howto/why-slow` explains what to change for each.
+1. **First find out which phase takes the most time.** The statistics `throttled_seconds`, `queued_seconds`,
+   `connecting_seconds`, `fetching_seconds` and `parsing_seconds` show the time of each phase. {doc}`/howto/why-slow`
+   explains how to shorten each phase.
 2. **Follow links with one query.** `response.follow_all(css="a")` takes the links directly from the page, without an
    object for each element.
-3. **Query the page, not each element.** `response.css("a::attr(href)").getall()` takes a tenth of the time of
-   `a.css("::attr(href)").get()` for each of ten elements. A query with variables or namespaces takes twice as long as a
-   query without them, and a query with the functions `re:` and `set:` six times as long.
+3. **Query the page, not each element.** For ten links, one call of `response.css("a::attr(href)").getall()` takes a
+   tenth of the time of ten calls of `a.css("::attr(href)").get()`. A query with variables or namespaces takes twice as
+   long as a query without them. A query with the functions `re:` and `set:` takes six times as long.
 4. **Do not block.** `time.sleep()`, a database or another client in a callback blocks the whole crawl. Await
    `trio.to_thread.run_sync(work)` instead.
-5. **Use all cores.** If parsing limits a crawl, `trawl crawl --processes 4` shares its hosts among four processes. Each
-   limit is kept as in a single process ({doc}`/howto/all-cores`).
+5. **Use all cores.** If parsing limits a crawl, `trawl crawl --processes 4` divides the hosts among four processes. All
+   limits apply as in a single process ({doc}`/howto/all-cores`).
 
 ## Goals
 """
 
 INTRODUCTION = """The table shows the last run of each row of the benchmark, `python -m benchmarks`, compared with other
-programs and with trawl's own goals. Everything ran on one machine: {machine}. nginx with one worker serves the pages on
-loopback. Each figure is the median of the rounds. A ratio is computed within each round, and the figure is the median
-of these ratios. `benchmarks/README.md` explains how to run the benchmark. `python -m benchmarks.report` writes this
-page.
+programs and with trawl's own goals. All programs ran on one machine: {machine}. nginx with one worker serves the pages
+on loopback. Each figure is the median of several rounds. For a ratio, the figure is the median of the ratios of the
+rounds. `benchmarks/README.md` explains how to run the benchmark. `python -m benchmarks.report` writes this page.
 
 """
 
 PICTURES = """
 ## Transport
 
-The picture shows requests per second for different numbers of connections. Each request fetches the same page of 5.5 kB
-and does not parse it. The bare loop consists only of Trio's streams and httptools, so it shows the minimum cost of a
-client on Trio.
+The picture shows requests per second for different numbers of connections. Each request fetches the same page of 5.5
+kB. The page is not parsed. The bare loop consists only of Trio's streams and httptools, so it shows the minimum cost of
+a client on Trio.
 
 ```{image} speed-connections.svg
 :alt: Requests per second at 1, 4, 16, 64 and 256 connections
@@ -160,9 +160,9 @@ client on Trio.
 
 ## Scheduler
 
-The picture shows the time to find the next request for a growing number of domains with pending requests. The peer is
-Scrapy's scheduler that knows which domains are busy. It goes through all domains for each request. trawl's scheduler
-checks only the domains that may send.
+The picture shows the time to find the next request for a growing number of domains with pending requests. trawl is
+compared with Scrapy's scheduler that knows which domains are busy. For each request, Scrapy's scheduler goes through
+all domains. trawl's scheduler checks only the domains that may send.
 
 ```{image} speed-domains.svg
 :alt: Microseconds for the next request against the number of domains
@@ -174,14 +174,14 @@ checks only the domains that may send.
 MEASURED = """
 ## How it is measured
 
-In each round, the crawlers run one after the other. Each crawler has its own process and has to write all 5,000 items
-to its feed. trawl and Scrapy run the same spider, which yields the page's title and follows every link. Crawlee keeps
-its items in memory and writes them at the end. The bare loop gets its list of URLs in advance. It parses the title and
-links of each page, but follows no links. The garbage collector of each crawler is configured by the crawler's command:
-`trawl crawl` makes it run less often, and the other crawlers keep Python's default. A Trio instrument counts task steps
-and I/O waits in a separate round. Memory is measured with Python's `tracemalloc`. Instructions are counted with
-valgrind. In these runs, the crawl's clock is slowed down as much as valgrind slows down the crawl, because on the real
-clock every callback would count as slow.
+In each round, the crawlers run one after the other. Each crawler has its own process and must write all 5,000 items to
+its feed. trawl and Scrapy run the same spider, which yields the page's title and follows every link. Crawlee keeps its
+items in memory and writes them at the end. The bare loop gets its list of URLs in advance. It parses the title and
+links of each page, but follows no links. With `trawl crawl`, Python's garbage collector runs less often than by
+default. The other crawlers use Python's default. A Trio instrument counts task steps and I/O waits in a separate round.
+Memory is measured with Python's `tracemalloc`. Instructions are counted with valgrind. valgrind slows down the crawl.
+In these runs, the crawl's clock is therefore slowed down by the same factor, because otherwise every callback would
+count as slow.
 """
 
 
