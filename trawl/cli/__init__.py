@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None
     """Run the command.
 
     Args:
-        arguments: The words typed after ``trawl``; the process's own if None.
+        arguments: The command-line arguments after ``trawl``; None for the arguments of this process (``sys.argv``).
         crawl_with: Runs the crawl instead of the real engine, for tests.
 
     Returns:
@@ -88,7 +88,8 @@ def _run(arguments: Sequence[str] | None, words: Sequence[str], crawl_with: Craw
 def _open_closed_streams() -> None:
     """Open the null device for each closed standard stream.
 
-    Otherwise, the next opened file would get the stream's number, and output would be written to that file.
+    Otherwise, the next opened file would get the descriptor number of the stream, and the stream's output would go to
+    that file.
 
     A feed to a closed standard output is still refused: see :func:`trawl.feeds.storages.open_standard_output`.
     """
@@ -114,9 +115,9 @@ def _unwritten(error: OSError) -> int:
 
 @contextmanager
 def _heeding_sigterm() -> Iterator[None]:
-    """End the process at a SIGTERM while no crawl handles it.
+    """End the process on SIGTERM, unless a crawl handles the signal.
 
-    Otherwise, the first process of a container would ignore SIGTERM.
+    Without this handler, the first process of a container would ignore SIGTERM.
     """
     is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not is_free or threading.current_thread() is not threading.main_thread():
@@ -130,4 +131,4 @@ def _heeding_sigterm() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    os._exit(INTERRUPTED)  # like the default action; an exception raised inside Trio would break its loop
+    os._exit(INTERRUPTED)  # like the default action. An exception here would break Trio's loop.

@@ -1,7 +1,7 @@
 """The command ``trawl crawl``.
 
-Without a live panel, progress is logged once per minute. A Scrapy project whose ``settings.py`` is not converted is
-reported, because trawl does not read that file and its pipelines would not run.
+Without a live panel, progress is logged once per minute. In a Scrapy project whose ``settings.py`` is not converted,
+the command logs a warning, because trawl does not read that file, so the project's pipelines would not run.
 """
 
 from __future__ import annotations
@@ -98,10 +98,10 @@ logger: logging.Logger = logging.getLogger("trawl")
 
 
 def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console) -> int:
-    """Run one crawl, or several at the same time. Returns the worst exit status of them.
+    """Run one crawl or several crawls at the same time. Returns the worst exit status.
 
-    An expected error is one line on standard error. For an error in user code, the user's lines of the traceback
-    precede it, or the whole traceback with ``--log-level DEBUG``.
+    An expected error is printed as one line on standard error. If user code caused the error, the traceback's lines in
+    user code are printed above that line. With ``--log-level DEBUG``, the whole traceback is printed.
     """
     # Set up the log before the spider's settings are known, so that its import is logged too.
     early = log_layer(options.log_level, options.log_file, options.log_format)
@@ -128,7 +128,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
                 reports = _run(entries, options.is_quiet, crawl_with, console, logs, leader)
         except BaseException:
             if stats_file is not None:
-                with suppress(TrawlError):  # report the crawl's error, raised below
+                with suppress(TrawlError):  # the crawl's error is more important, and is raised below
                     stats_file.write(stats_of(entries))
             raise
         if leader is not None:
@@ -168,7 +168,7 @@ def _loaded(
         UsageError: If the command line does not fit the spider, or its settings are wrong.
     """
     spider = load_spider(target)
-    if options.job == "":  # an empty variable in a script; without a job, a kill would lose everything
+    if options.job == "":  # perhaps an empty variable in a script. A kill would lose everything.
         raise UsageError("--job takes a directory or an address, not ''")
     job = None if options.job is None else options.job.replace(NAME, spider.name)
     more = (
@@ -200,7 +200,7 @@ def _check(entries: Sequence[CrawlEntry], options: CrawlOptions) -> None:
     for entry in entries:
         warn_of_scrapy_project(Path.cwd() if (file := file_of(entry.spider)) is None else file.parent)
         if entry.settings["SCRAPY_COMPAT"]:
-            from trawl.cli.checks import check_spider  # noqa: PLC0415  # native spiders need none of it
+            from trawl.cli.checks import check_spider  # noqa: PLC0415  # only for moved spiders
 
             for finding in check_spider(entry.spider, is_moved=True, settings=entry.settings):
                 logger.warning("%s", finding)
@@ -209,7 +209,7 @@ def _check(entries: Sequence[CrawlEntry], options: CrawlOptions) -> None:
 def _run_processes(
     entry: CrawlEntry, options: CrawlOptions, crawl_with: CrawlWith, console: Console, logs: Logs
 ) -> list[ScopeReport]:
-    """Run a crawl in several processes, with this one as the leader."""
+    """Run a crawl in several processes, with this process as the leader."""
 
     def shown(progress: ProgressSteps) -> list[Watcher]:
         return [logs.watch, *_watchers(entry.settings, options.is_quiet, console, progress)]
@@ -235,7 +235,7 @@ def _shown_job(job: str) -> str:
     """Return a job's directory, or its address without a password."""
     if not job.startswith(SCHEMES):
         return job
-    from trawl.frontier.redis.client import Address  # noqa: PLC0415  # most crawls have no server
+    from trawl.frontier.redis.client import Address  # noqa: PLC0415  # most crawls use no server
 
     return Address.parse(job).shown
 
@@ -290,7 +290,7 @@ async def _side_by_side(
 
 
 def _sum_up(entry: CrawlEntry, is_quiet: bool, console: Console) -> bool:
-    """Print the summary of a crawl. Returns False if its spider has no start."""
+    """Print the summary of a crawl. Returns False if its spider has no start URLs and no ``start()``."""
     result = entry.result
     if result is None:
         return True
@@ -315,7 +315,7 @@ def _lost_items(
 
 
 def _judged(entry: CrawlEntry, fails_on: FailOn, lost_items: str, *, has_start: bool) -> int:
-    """Return the exit status of a crawl, and log the problems that decide it."""
+    """Return the exit status of a crawl, and log the problems that caused this status."""
     result = entry.result
     if result is None:
         return entry.error_status
@@ -343,7 +343,7 @@ YOUNG_OBJECTS = 5000
 """Number of new objects after which the garbage collector searches them for reference cycles.
 
 The collector tracks about sixty objects for each request in flight. With Python's default (700, or 2,000 since 3.13),
-it would scan all of them once for every 64 requests and find nothing.
+it would scan all these objects once per 64 requests and find no cycles.
 """
 
 YOUNG_PASSES = 1
@@ -355,17 +355,18 @@ With Python's default of 10, half a million objects were created before the firs
 
 @contextmanager
 def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Iterator[None]:
-    """Keep Python's garbage collector from slowing a crawl by not scanning the survivors of a long pass again.
+    """Keep Python's garbage collector fast: after a long pass, later passes skip the surviving objects.
 
-    A full pass takes 0.2 µs per object. With a million pending requests, it takes a second, in which nothing is sent.
-    Frozen objects are still freed when nothing refers to them. Only frozen objects that refer to each other in a cycle
-    stay until the end. A short pass freezes nothing, so a crawl that does not grow keeps no cycles. New objects are
-    collected rarely, because these passes took 5 % of a crawl without delays.
+    A full pass takes 0.2 µs per object. With a million pending requests, it takes a second, and nothing is sent during
+    that second. The skipped objects are *frozen* (``gc.freeze()``). A frozen object is still freed when its last
+    reference is removed, but a cycle of frozen objects stays in memory until the end. A short pass freezes nothing, so
+    a crawl whose memory does not grow keeps no cycles. Passes over new objects are made rare, because they took 5 % of
+    the time of a crawl without delays.
 
-    The collector belongs to the whole process, so only the command uses this, and not a crawl inside a program.
+    The collector belongs to the whole process, so only the command uses this function. Crawls inside a program do not.
 
     Args:
-        seconds: The clock that measures a pass, in seconds.
+        seconds: Returns the current time in seconds. Used to measure passes.
     """
     began = 0.0
 
@@ -394,7 +395,7 @@ def _explain(spider: type[Spider], arguments: Mapping[str, str], result: CrawlRe
     stats = result.stats
     if result.reason != "finished" or "finish_reason" not in stats or stats.get("item_scraped_count"):
         return False
-    from trawl.cli.checks import check_work, has_no_start  # noqa: PLC0415  # most crawls need none of it
+    from trawl.cli.checks import check_work, has_no_start  # noqa: PLC0415  # rarely needed
 
     for finding in check_work(spider):
         logger.warning("%s", finding)

@@ -93,8 +93,8 @@ class CrawlEntry:
         layers: The layers that the settings were loaded from.
         shown_name: The spider's name if the command runs several crawls; otherwise "".
         crawl: The running crawl; None before its start.
-        result: Its result; None if the crawl has not finished.
-        error_status: The exit status of the error that ended the crawl before it had a result.
+        result: The crawl's result; None until the crawl finishes.
+        error_status: Exit status for a crawl that an error ended, so that it has no result.
     """
 
     spider: type[Spider]
@@ -122,7 +122,7 @@ class CrawlEntry:
     async def run(
         self, crawl_with: CrawlWith, watchers: Sequence[Watcher] = (), *, handle_signals: bool = False
     ) -> CrawlResult:
-        """Run the crawl, store it and its result here, and return the result. A checkpoint."""
+        """Run the crawl. Sets ``crawl`` and ``result``, and returns the result. A checkpoint."""
 
         async def keep(crawl: Crawl) -> None:
             self.crawl = crawl
@@ -139,7 +139,7 @@ class CrawlEntry:
 
 
 def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
-    """Return the spiders to crawl with: as typed, or with ``--all`` as ``FILE:CLASS`` from below the working directory.
+    """Return the spiders to run: as typed, or with ``--all`` each spider below the working directory as ``FILE:CLASS``.
 
     Raises:
         UsageError: If no spider is named, if spiders are named together with ``--all``, or if ``--all`` finds none.
@@ -202,7 +202,7 @@ def stats_of(entries: Sequence[CrawlEntry]) -> Mapping[str, object]:
 
 
 def worst(statuses: Iterable[int]) -> int:
-    """Return the exit status for several crawls: the first of 2, 1, 130 and 3 that a crawl has, or 0."""
+    """Return the exit status for several crawls: the first of 2, 1, 130, 3 that any of them has, otherwise 0."""
     met = set(statuses)
     return next((status for status in _WORST_FIRST if status in met), OK)
 

@@ -1,7 +1,7 @@
-"""The command ``trawl demo``: serves the site of :mod:`trawl.testing.demo` to this machine, until it is stopped.
+"""The command ``trawl demo``: serves the site of :mod:`trawl.testing.demo` on this machine until Ctrl-C.
 
-Only the command imports this. It uses the HTTP server of Python's standard library, with a thread per connection that
-ends with the process. Do not expose the server to an open network.
+Only the command imports this. It uses the HTTP server of Python's standard library. Each connection has its own thread.
+The threads end with the process. Do not expose the server to an open network.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = IDLE
-    wbufsize = -1  # head and body in one write
+    wbufsize = -1  # write head and body together
     disable_nagle_algorithm = True
     server: DemoServer
 

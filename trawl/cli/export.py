@@ -1,8 +1,8 @@
-"""The command ``trawl export``: copies the items of a job in a server to feeds, each item once, as a crawl does.
+"""The command ``trawl export``: copies the items of a job in a server to feeds, and writes each item once.
 
 The command joins the job as a session that takes no hosts. The job stores the position of each feed, so the command can
-be killed and run again. Only one process at a time may export, and ``trawl crawl`` with feeds counts as one. If other
-processes gave up this session because it did not respond for too long, it joins the job again.
+be killed and run again. Only one process at a time may export. A ``trawl crawl`` with feeds is also an exporting
+process. If the session does not respond for too long, other processes give it up. The command then joins the job again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The command ``trawl fetch``: fetches one URL as a crawl would and prints the body or the headers.
 
-The command runs a complete crawl, with throttling, robots.txt and middleware, but replaces the spider's start with its
-own work. ``trawl parse`` and ``trawl shell`` do the same with other work, and also use :func:`run_single`.
+The command runs a complete crawl, with throttling, robots.txt and middleware, but replaces the spider's ``start()``
+with its own function. ``trawl parse`` and ``trawl shell`` work in the same way. All three commands use
+:func:`run_single`.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which a retry may succeed."""
 
 UNKEPT: Mapping[str, object] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOB_DIR": ""}
-"""Settings that keep such a run from writing feeds or a job."""
+"""Settings of these commands, so that they write no feeds and no job."""
 
 HASTY: Mapping[str, object] = {"DOWNLOAD_CONNECT_TIMEOUT": 10.0}
 """A shorter timeout, because someone waits at a terminal. Settings of a project or spider take precedence."""
 
 FIRST_ANSWER: Mapping[str, object] = {"RETRY_ENABLED": False, "ROBOTSTXT_RETRY_TIMES": 0}
-"""Settings to show the first response, whatever its status, unless ``--wait`` or ``-s`` changes that."""
+"""Settings without retries, so that the first response is shown, even an error. ``--wait`` or ``-s`` overrides them."""
 
 
 class DefaultSpider(Spider):
@@ -54,7 +55,7 @@ def run_single(options: CrawlOptions, console: Console, act: Callable[[CrawlEntr
     """Load the spider and its settings, call ``act`` and print its error, if any. Returns the exit status.
 
     Args:
-        options: The options, with one spider, or without one for :class:`DefaultSpider`.
+        options: The options. They name at most one spider; without a spider, :class:`DefaultSpider` is used.
         console: Standard error.
         act: Called with the crawl. Runs it and returns the exit status.
     """
@@ -73,7 +74,7 @@ def _loaded(options: CrawlOptions, logged: Layer, logs: Logs) -> CrawlEntry:
     spider = load_spider(options.targets[0]) if options.targets else DefaultSpider
     unkept = Layer("the command", UNKEPT)
     project, environment = ambient(spider=spider)
-    # Settings may name the user's classes.
+    # Settings may name the user's classes, so make the modules next to the settings importable.
     if not options.targets and (project.values or environment.values or options.settings):
         look_beside(project.source)
     around = (project, environment, of_spider(spider), logged)
@@ -89,7 +90,7 @@ def _loaded(options: CrawlOptions, logged: Layer, logs: Logs) -> CrawlEntry:
 
 
 async def fetch_response(crawl: Any, request: Request) -> Response:
-    """Fetch a request in a running crawl, including a response that ``SOFT_BLOCK_DETECTOR`` refuses. A checkpoint.
+    """Send a request in a running crawl. Returns the response even if ``SOFT_BLOCK_DETECTOR`` refuses it. A checkpoint.
 
     Raises:
         DownloadError: If there is no response.
@@ -103,7 +104,7 @@ async def fetch_response(crawl: Any, request: Request) -> Response:
 
 
 def set_work(entry: CrawlEntry, work: Callable[[Any], Awaitable[None]], errors: list[TrawlError]) -> None:
-    """Replace the start of a crawl's spider with ``work``.
+    """Replace ``start()`` of a crawl's spider with ``work``.
 
     Args:
         entry: The crawl.
@@ -116,14 +117,14 @@ def set_work(entry: CrawlEntry, work: Callable[[Any], Awaitable[None]], errors: 
             await work(self)
         except TrawlError as error:
             errors.append(error)
-        for request in list[Any]():  # makes this a generator
+        for request in list[Any]():  # the loop makes this function a generator
             yield request
 
     set_start(entry, start)
 
 
 def set_start(entry: CrawlEntry, start: Callable[[Any], AsyncGenerator[Any, None]]) -> None:
-    """Replace the start of a crawl's spider, and disconnect the receivers of ``spider_idle``.
+    """Replace ``start()`` of a crawl's spider, and disconnect the receivers of ``spider_idle``.
 
     Args:
         entry: The crawl.
@@ -186,7 +187,7 @@ def _fetched(entry: CrawlEntry, request: Request, crawl_with: CrawlWith) -> tupl
     trio.run(partial(entry.run, crawl_with, handle_signals=True))
     if errors:
         raise errors[0]
-    if not found:  # Ctrl-C
+    if not found:  # Ctrl-C ended the crawl before the response
         raise KeyboardInterrupt
     return found[0], reports
 

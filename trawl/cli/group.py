@@ -73,7 +73,7 @@ def examples(*lines: str) -> str:
 
 
 def _sentence(error: Any, typed: str) -> str:
-    """Return the error and its help command in one line. ``typed`` is the command if the error has no context."""
+    """Return one line with the error and a hint to ``--help``. ``typed`` is the command if the error has no context."""
     context = getattr(error, "ctx", None)
     words = " ".join(error.format_message().split()).rstrip(".")
     words = re.sub(r"(Input should be a valid integer).*", r"\1", words)
@@ -106,17 +106,17 @@ def _errors_in_one_line(context: Any = None) -> Iterator[None]:
         context: typer's context, which has the typed command.
 
     Raises:
-        Exit: After an error. typer ends the command with its exit status.
+        Exit: If there was an error. typer ends the command with the exit status of this exception.
     """
     try:
         yield
     except KeyboardInterrupt:  # for example during an import; typer would print "Aborted!" and exit with 1
         raise typer.Exit(INTERRUPTED) from None
     except _TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # shows the help; typer does not export it
+        if type(error).__name__ == "NoArgsIsHelpError":  # prints the help; typer does not export this class
             raise
         typed = "trawl" if context is None else f"{context.command_path} {context.invoked_subcommand or ''}".strip()
-        from trawl.observe import printable  # noqa: PLC0415  # --help does not wait for it
+        from trawl.observe import printable  # noqa: PLC0415  # not imported for --help
 
         typer.echo(f"trawl: {printable(_sentence(error, typed))}", err=True)
         raise typer.Exit(error.exit_code) from error

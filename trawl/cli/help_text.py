@@ -1,7 +1,7 @@
 """The text of ``trawl --help``: all commands in their groups.
 
-It is written without typer, whose import alone takes twice as long as this command. The commands and their options are
-in :mod:`trawl.cli.app`.
+This module does not use typer, because importing typer takes twice as long as all of ``trawl --help``. The commands and
+their options are defined in :mod:`trawl.cli.app`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ EXAMPLES = """
 """The end of the text."""
 
 MAX_WIDTH, MIN_WIDTH = 78, 50
-"""Maximum and minimum width of the text, in columns. The minimum holds on narrower terminals too."""
+"""Maximum and minimum width of the text, in columns. On narrower terminals, the text has the minimum width."""
 
 
 def overview() -> str:
@@ -86,7 +86,7 @@ def show_overview() -> int:
     try:
         print(overview(), flush=True)
     except BrokenPipeError:  # the reader closed the pipe, as in `trawl --help | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python's last flush fails
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise, Python's flush at exit would fail
         return FAILED
     return OK
 

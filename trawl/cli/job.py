@@ -67,9 +67,9 @@ def job_command(
         job: The job's directory, or its address in a server.
         requeues: Queue its failed requests again.
         exports: Print its pending requests as JSON, one per line.
-        wish: The command for its processes: ``pause``, ``stop``, or "" to continue; None for no command.
+        wish: The command for the job's processes: ``pause``, ``stop``, or "" to continue; None for no command.
         has_workers: Show its processes.
-        has_reasons: Show why their requests wait.
+        has_reasons: Show why requests of the processes wait.
     """
 
     def act(address: str) -> None:
@@ -84,7 +84,7 @@ def job_command(
 def _show(job: str, *, requeues: bool, exports: bool) -> None:
     store: Any = inspect
     if job.startswith(SCHEMES):
-        from trawl.frontier.redis import report  # noqa: PLC0415 - a job in a directory needs none of it
+        from trawl.frontier.redis import report  # noqa: PLC0415 - not for a job in a directory
 
         store = report
     if requeues:

@@ -27,8 +27,8 @@ class Found:
     """A spider in a file.
 
     Attributes:
-        name: Its name.
-        target: The argument of ``trawl crawl`` for it, ``FILE:CLASS``.
+        name: The spider's name.
+        target: The spider as an argument of ``trawl crawl``: ``FILE:CLASS``.
     """
 
     name: str
@@ -58,8 +58,8 @@ def find_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
     """Return the spiders in files and folders, sorted and without duplicates, and the files that can't be parsed.
 
     The search includes subfolders. A spider is a class that has a base whose name ends in ``Spider``, and a literal
-    ``name``, either its own or from a base in the same file. The second value maps each file that may contain spiders
-    but can't be parsed to a sentence with the place and the cause.
+    ``name``, either its own or from a base in the same file. The second value has an entry for each file that can't be
+    parsed but may contain spiders: a sentence with the place and the cause.
     """
     found: set[Found] = set()
     unread: dict[str, str] = {}
@@ -67,7 +67,7 @@ def find_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
         if b"Spider" not in (source := _content(path)):
             continue
         try:
-            body = ast.parse(source).body  # bytes, so that the encoding declared in the file applies
+            body = ast.parse(source).body  # parse bytes, so that the encoding declared in the file applies
         except SyntaxError as error:
             unread[str(path)] = f"{path}, line {error.lineno}: {type(error).__name__}: {error.msg}"
         except (ValueError, RecursionError, MemoryError) as error:
@@ -99,7 +99,7 @@ def _is_environment(folder: Path) -> bool:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file; b"" if it is too long, or not a regular file and might never end."""
+    """Return the content of a file; b"" if the file is too long, or is not a regular file, which might never end."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # do not wait for a pipe's writer
         with open(descriptor, "rb") as file:

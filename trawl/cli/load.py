@@ -42,7 +42,7 @@ _WITH_FORMAT = re.compile(r"(?P<path>.+):(?P<format>[A-Za-z][A-Za-z0-9]*)\Z", re
 
 
 def feeds_layer(appended: Iterable[str], overwritten: Iterable[str]) -> Layer:
-    """Return the setting FEEDS that ``-o`` (append) and ``-O`` (overwrite) stand for; an empty layer without them.
+    """Return a layer with the setting FEEDS for ``-o`` (append) and ``-O`` (overwrite); empty without these options.
 
     Without ``FEED:FORMAT``, the file's extension gives the format; standard output is JSON lines.
 
@@ -103,9 +103,9 @@ def load_spider(target: str) -> type[Spider]:
 
     The function appends directories to ``sys.path``, so that a spider can import the modules next to it. For a file,
     these are the root of its package if it has one, the file's directory, the working directory, and each parent folder
-    with a ``pyproject.toml``. For a module, it is the working directory. They never go to the front, because trawl and
-    its dependencies import some modules late, and a file ``resource.py`` next to the spider would hide Python's own
-    module.
+    with a ``pyproject.toml``. For a module, it is the working directory. The directories are never put first.
+    Otherwise, a file ``resource.py`` next to the spider would hide Python's module of that name from trawl and its
+    dependencies, which import some modules late.
 
     Raises:
         SpiderNotFound: If the file, module or class does not exist, or contains no spider or several.
@@ -118,7 +118,9 @@ def load_spider(target: str) -> type[Spider]:
 
 
 def load_spiders(target: str) -> list[type[Spider]]:
-    """Return all spiders that ``target`` names, that is, each class with a name, in the order of their module.
+    """Return all spiders that ``target`` names.
+
+    These are the classes that have a ``name``, in the order in which the module defines them.
 
     Raises:
         SpiderNotFound: Like :func:`load_spider`, except that several spiders are not an error.
@@ -168,7 +170,7 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def _named_so(name: str) -> str:
-    """Return the target of the one spider of this name below the working directory; "" if there is none.
+    """Return the target of the only spider with this name below the working directory; "" if there is none.
 
     Raises:
         SpiderNotFound: If several spiders have this name.
@@ -205,7 +207,7 @@ def _from_file(path: Path) -> ModuleType:
     if spec is None:
         raise SpiderNotFound(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look a class's module up there
+    sys.modules[name] = module  # dataclasses and pickle look up a class's module there
     try:
         with _import_errors(path.name):
             loader.exec_module(module)
@@ -257,14 +259,14 @@ def _first(names: list[str]) -> str:
 
 
 def _from_packages(path: Path, root: Path) -> ModuleType | None:
-    """Import a file as a module of its package, so that ``from ..items`` works; None if another file has its name."""
+    """Import a file as a module of its package, so that ``from ..items`` works; None if another file has that name."""
     parts = path.relative_to(root).with_suffix("").parts
     known = sys.modules.get(parts[0])
     is_other = known is not None and getattr(known, "__file__", None) != str(root / parts[0] / "__init__.py")
     if is_other or not all(part.isidentifier() for part in parts):
         return None
     with _import_errors(path.name):
-        spec = importlib.util.find_spec(".".join(parts))  # this imports the packages
+        spec = importlib.util.find_spec(".".join(parts))  # find_spec() imports the parent packages
         if spec is None or spec.origin is None or Path(spec.origin) != path:
             return None  # another file has this name
         return importlib.import_module(".".join(parts))
@@ -296,7 +298,7 @@ def _import_errors(name: str) -> Iterator[None]:
         if said := hint(error):
             raise WrittenForScrapy(str(said), said.places) from error
         lines = user_frames(error)
-        # A line in the spider's own file helps more than one elsewhere, even if the error was raised elsewhere.
+        # Prefer a line in the spider's own file, even if another file raised the error.
         last = next((line for line in reversed(lines) if Path(line.filename).name == Path(name).name), None)
         last = last or (lines[-1] if lines else None)
         where = f"{Path(last.filename).name}, line {last.lineno}" if last else name

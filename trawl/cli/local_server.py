@@ -2,22 +2,23 @@
 
 Theory of operation. The server listens on a Unix socket in the job's directory and nowhere else, and writes each step
 to its append-only file before it confirms the step. The server must stop when no process works on the job any more,
-even if the command was killed and could not stop it. Linux can send a signal to the children of a process that dies,
-but other systems can't, and the workers still need the server to release their requests. So the server stops with a
-*lifeline*, a pipe that the command and its workers hold open::
+even if the command was killed and could not stop the server. Linux can send a signal to the children of a dead process,
+but other systems can't. Also, the signal would come too early, because the workers still need the server to release
+their requests. So a *lifeline* stops the server. The lifeline is a pipe that the command and its workers hold open::
 
     command ──┐
     worker 1 ─┼── write end of a pipe ──► a shell that waits for its end ──► SIGTERM to the server
     worker 2 ─┘
 
-The kernel closes the pipe when the last of these processes ends, for whatever reason. If the shell itself is killed,
-its server keeps running. Two servers must never write the same append-only file, so the command ends the first server
-before it starts another one. If the command was killed too, the next command on the job asks the server to shut down.
+The kernel closes the pipe when the last of these processes ends, for whatever reason. If the shell is killed, the
+server keeps running. Two servers must never write the same append-only file, so the command ends the running server
+before it starts another one. If the command was killed too, the next command for the job asks the running server to
+shut down.
 
 A server runs every command of its append-only file, and the directory may come from another person. So the files are
-checked first (:mod:`trawl.cli.server_files`). The server starts without the commands that reach beyond the job's keys,
-so it also refuses a file that contains them. The server opens no file by a name that may be a link, and it writes its
-log to an inherited descriptor.
+checked first (:mod:`trawl.cli.server_files`). Also, the server starts with some commands disabled, namely all that
+affect more than the job's keys, so it refuses a file that contains such a command. The server opens no file by a name
+that may be a link, and it writes its log to an inherited descriptor.
 
 The path of a Unix socket has at most about a hundred bytes. If the job's directory has a longer path, a link in a
 temporary directory points to it.
@@ -86,7 +87,8 @@ _REMOVED = (
 )
 """Commands that trawl never sends.
 
-Redis since 6.2 and Valkey since 7.2 have all of them. An unknown name would end the server.
+The server starts with these commands disabled. Redis since 6.2 and Valkey since 7.2 have all these commands. A server
+would exit at an unknown name.
 """
 _GUARD = (
     'umask 077; exec 3<&0 </dev/null 2>/dev/null; "$@" 2>&1 3<&- & server=$!;'
@@ -99,7 +101,7 @@ _LONGEST_PATH = 100  # bytes; the limit is 107 on Linux and 103 on other systems
 _LOOK_EVERY = 0.02
 _ANSWER_SECONDS = 2.0
 _END_SECONDS = 10.0
-_MOST_STARTS, _STARTS_WITHIN = 5, 60.0  # if the server ends more often within that time, the crawl ends
+_MOST_STARTS, _STARTS_WITHIN = 5, 60.0  # if the server ends more often within these seconds, the crawl ends
 
 
 def find_server() -> str:
@@ -133,7 +135,7 @@ class LocalServer:
 
     Attributes:
         url: The address of the job.
-        lifeline: A descriptor for the workers to inherit. The server runs until all of them have closed it.
+        lifeline: A file descriptor that the workers inherit. The server runs until every process has closed it.
     """
 
     def __init__(self, folder: Path, short: Path, program: str, directory: Path | None) -> None:
@@ -154,7 +156,7 @@ class LocalServer:
         self.url: str = _url(self._socket, directory)
 
     async def start(self) -> None:
-        """Start the server, and return when it has read its file and responds. A checkpoint.
+        """Start the server, and wait until it has read its file and responds. A checkpoint.
 
         Raises:
             JobError: If the server does not start. The error contains the last line of its log.
@@ -172,7 +174,7 @@ class LocalServer:
             await trio.sleep(_LOOK_EVERY)
 
     async def keep_up(self) -> None:
-        """Restart the server whenever it ends, until this is cancelled.
+        """Restart the server whenever it ends, until the calling task is cancelled.
 
         Raises:
             JobError: If the server ends again and again, or does not start.
@@ -191,7 +193,7 @@ class LocalServer:
     async def end(self) -> None:
         """Close the lifeline, and wait until the server has ended.
 
-        It is killed after 10 seconds. A checkpoint, shielded.
+        A server that has not ended after 10 seconds is killed. A checkpoint, shielded.
         """
         os.close(self.lifeline)
         os.close(self._end)
@@ -223,7 +225,7 @@ class LocalServer:
             JobError: If that server does not end.
         """
         with trio.move_on_after(_END_SECONDS):
-            while await self._ask(b"SHUTDOWN NOSAVE") is not None:  # noqa: ASYNC110 - the append-only file has all
+            while await self._ask(b"SHUTDOWN NOSAVE") is not None:  # noqa: ASYNC110 - the append-only file has all data
                 await trio.sleep(_LOOK_EVERY)
             return
         words = f"{self._folder}: a server of an earlier command does not stop: stop it, and run this again"
@@ -288,13 +290,13 @@ async def open_local_server(directory: Path | None) -> AsyncGenerator[LocalServe
                 nursery.start_soon(server.keep_up)
                 try:
                     yield server
-                except Exception as error:  # raise outside the nursery, which would wrap the error in a group
+                except Exception as error:  # raised below, because the nursery would wrap the error in a group
                     raised = error
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raised = _first(group)
         finally:
-            await server.end()  # noqa: ASYNC102 - shielded and limited
+            await server.end()  # noqa: ASYNC102 - end() is shielded and has a timeout
     if raised is not None:
         raise raised
 
@@ -322,7 +324,7 @@ def with_server(job: str, act: Callable[[str], T]) -> T:
 
     If the job has a local server, run ``act`` in a thread while the server runs.
     """
-    JobSettings(job_dir=job)  # refuses other URLs
+    JobSettings(job_dir=job)  # raises an error for other URLs
     if job.startswith(SCHEMES) or not has_server(Path(job)):
         return act(job)
 
@@ -353,13 +355,13 @@ def _folder_in(directory: Path) -> Path:
 
 
 def _url(path: Path, directory: Path | None) -> str:
-    # The directory, as commands accept it.
+    # Messages show the directory, because commands accept it.
     shown = "" if directory is None else f"&shown={quote(str(directory), safe='')}"
     return f"redis+unix://{quote(str(path))}?job=job&own=1{shown}"
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> Exception:
-    """Return the server's JobError. Groups with other errors are raised unchanged."""
+    """Return the JobError in a group. A group that contains other errors is raised unchanged."""
     ours, others = group.split(JobError)
     if others is not None or ours is None:
         raise group

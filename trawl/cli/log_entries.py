@@ -1,8 +1,9 @@
 """Repeated log entries, which are counted, and entries as JSON.
 
-A crawl of weeks meets the same trouble on thousands of hosts. The first entry of a kind is logged in full. Further
-entries of that kind within a minute are counted, and one line then reports their number, with the last of them as an
-example. A kind is a message text without its arguments; entries with a traceback also differ by exception and line.
+A crawl that runs for weeks has the same problem with thousands of hosts. The first entry of a kind is logged in full.
+Further entries of that kind within a minute are only counted. After that minute, one line reports their number, with
+the last entry as an example. Two entries are of the same kind if their message texts without arguments are equal. If
+they have tracebacks, the exceptions and lines must be equal too.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class _Kind:
 
     Attributes:
         until: Wall time at which the window ends.
-        count: Number of entries that were counted and not logged.
-        last: The last of them; None if there is none.
+        count: Number of entries that were not logged.
+        last: The last entry that was not logged; None if there is none.
     """
 
     until: float
@@ -106,7 +107,7 @@ def _can_repeat(record: logging.LogRecord) -> bool:
 def _kind_of(record: logging.LogRecord) -> tuple[object, ...]:
     error = record.exc_info[1] if record.exc_info else None
     text: object = record.msg
-    if text == "%s":  # the message was formatted before
+    if text == "%s":  # the caller has formatted the message
         argument = record.args[0] if isinstance(record.args, tuple) and record.args else record.args
         text = type(argument) if isinstance(argument, BaseException) else record.getMessage()
     return (record.name, record.levelno, text, type(error), None if error is None else _line_of(error.__traceback__))

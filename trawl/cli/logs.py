@@ -106,7 +106,7 @@ class SafeFormatter(logging.Formatter):
     def formatException(
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     ) -> str:
-        """Format a traceback from its first line of user code on. Line ends are kept, other controls are escaped."""
+        """Format a traceback, starting at its first line of user code. Control characters are escaped."""
         if ei[1] is not None and not self._shows_all:
             ei = (ei[0], ei[1], without_own_frames(ei[1]))
         return printable(super().formatException(ei), keeps_lines=True)
@@ -121,7 +121,7 @@ class _TerminalHandler(RichHandler):
     def render(
         self, *, record: logging.LogRecord, traceback: Traceback | None, message_renderable: ConsoleRenderable
     ) -> ConsoleRenderable:
-        """Render an entry. A traceback goes below the columns, because next to them every path would be wrapped."""
+        """Render an entry. A traceback is printed below the columns, because the last column is narrow."""
         if not isinstance(message_renderable, Text) or "\n" not in message_renderable.plain:
             return super().render(record=record, traceback=traceback, message_renderable=message_renderable)
         first, *below = message_renderable.split("\n")
@@ -152,7 +152,7 @@ class _FileHandler(WatchedFileHandler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Report the first disk error in one line, and a wrong call of the logger in logging's way."""
+        """Report the first disk error in one line. Wrong calls of the logger are reported by :mod:`logging`."""
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
             self._report(error)
@@ -232,7 +232,7 @@ class Logs:
 
         Args:
             settings: Level, file and format.
-            jobs: The job of each spider, by the name that its entries have; "" without a job.
+            jobs: The job of each spider, by the spider's name in the log; "" for a spider without a job.
             is_quiet: Whether to write only warnings and errors to standard error. A log file gets all entries.
 
         Raises:
@@ -375,7 +375,7 @@ def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, 
 
 
 def _is_interruption(error: BaseException) -> bool:
-    """Return True for a Ctrl-C outside the crawl's signal handling, also if Trio has wrapped it in groups."""
+    """Return True for a Ctrl-C that the crawl's handlers did not process, even if Trio has wrapped it in groups."""
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)

@@ -192,7 +192,7 @@ def new_spider(name: str, domain: str, template: str) -> None:
     directory.
 
     Args:
-        name: The spider's name. Its file gets the same name if Python can import that.
+        name: The spider's name. Its file gets the same name if Python can import a file with that name.
         domain: A host, with or without a port, or the start URL.
         template: basic, crawl or sitemap.
 
@@ -235,7 +235,7 @@ def _plain(name: str) -> str:
 
 
 def _file_name(name: str) -> str:
-    """Return a file name for a spider that Python can import and that no other module hides."""
+    """Return a file name for a spider. Python can import the file, and no other module hides it."""
     plain = unicodedata.normalize("NFKC", name)  # Python normalizes names in the same way
     plain = "_".join(part for part in "".join(c if c.isalnum() else "_" for c in plain).split("_") if part)
     if plain and not plain.isidentifier():
@@ -244,7 +244,7 @@ def _file_name(name: str) -> str:
 
 
 def _hides_a_module(name: str) -> bool:
-    """Return True for the name of an installed module, because ``sys.path`` has it before a spider's folder."""
+    """Return True for the name of an installed module, because Python finds it before a file in the spider's folder."""
     if name in ("conftest", *sys.stdlib_module_names):
         return True
     with suppress(ImportError, ValueError):

@@ -78,7 +78,7 @@ def _written(item: object) -> str:
     """Return the item as a feed writes it. Values that a feed can't write are replaced by their ``repr``."""
     try:
         return to_json(written_fields(item)).decode()
-    except Exception:  # the library of the item or of a value may raise anything
+    except Exception:  # a library that defines the item or a value may raise anything
         return msgspec.json.encode(item_fields(item), enc_hook=repr).decode()
 
 
@@ -117,7 +117,7 @@ class HttpErrorCollector:
     """Collects status codes outside 2xx, as a downloader middleware.
 
     Args:
-        url: The URL of the first page. A response for robots.txt only counts if this is its URL.
+        url: The URL of the first page. A response with robots.txt is only collected if it is this first page.
 
     Attributes:
         refusals: The status codes, without duplicates.
@@ -193,7 +193,7 @@ def _parsed(
     crawl_with: CrawlWith,
 ) -> CrawlResult:
     around = {HOOKS: {**entry.settings[HOOKS], pages: -1}, MIDDLEWARE: {**entry.settings[MIDDLEWARE], answers: -1}}
-    # The warnings were shown before.
+    # The same warnings were already shown at the first load.
     entry.settings = load(*entry.layers, Layer("parse", around), tell=lambda warning: None)
 
     async def start(self: Spider) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous

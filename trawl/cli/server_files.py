@@ -1,17 +1,17 @@
 """Checks the files of a job's local server before the server reads them.
 
 A server runs every command of its append-only file. So a file from another person could load a module, which is native
-code, or write to other files. trawl's scripts leave few commands there, because a server stores the effects of a script
-and not the script. Only these commands pass. The parser here is stricter than the parsers of the servers, so a file
-that passes has the same meaning for them.
+code, or write to other files. trawl's scripts add only a few kinds of commands to this file, because a server stores
+the effects of a script instead of the script. Only these commands pass the check. The parser here is stricter than the
+parsers of the servers, so a server reads a file that passes in the same way.
 
 A file is a sequence of commands, each an array of strings::
 
     *3 CR LF  $4 CR LF  HDEL CR LF  $1 CR LF  a CR LF  $1 CR LF  b CR LF
 
 A file may start with a snapshot (RDB), which servers write by default. In a snapshot, only the types of values that
-trawl stores pass, without functions or module data. The module does not repeat checks that a server safely makes
-itself, such as the inner format of values (``sanitize-dump-payload``).
+trawl stores pass; functions and module data do not. Servers check the inner format of values themselves
+(``sanitize-dump-payload``), and such checks are not repeated here.
 
 Only :mod:`trawl.cli.local_server` uses this module. It is separate because it only reads files and starts no process.
 """
@@ -37,7 +37,7 @@ COMMANDS = frozenset(b"DEL HDEL HINCRBY HSET RPUSH SADD SREM XADD XTRIM ZADD ZRE
 """Write commands of trawl's scripts."""
 
 SERVERS_OWN = frozenset(b"EXEC HMSET MULTI SELECT UNLINK XSETID".split())
-"""Commands that a server adds around these, or writes instead of them when it rewrites a file."""
+"""Commands that a server adds around :data:`COMMANDS`, or writes instead of them when it rewrites a file."""
 
 _ALLOWED = COMMANDS | SERVERS_OWN
 _FOLDER = "appendonlydir"
@@ -85,7 +85,7 @@ def check_files(folder: Path) -> None:
         return
     check_file(job, folder / _FOLDER, kind=stat.S_IFDIR)
     check_file(job, folder / "socket", kind=stat.S_IFSOCK)
-    # Umask 002 may make it writable for the group; opening the log corrects that.
+    # With umask 002, the log may be writable for the group. Opening the log corrects its permissions.
     check_file(job, folder / "log", is_private=False)
     known = {_FOLDER, "socket", "log"}
     for path in [path for path in folder.iterdir() if path.name not in known]:
@@ -98,11 +98,11 @@ def check_contents(folder: Path) -> None:
     """Read all files of a server, and refuse commands and values that trawl never stores. Blocks.
 
     Raises:
-        JobError: If a file contains such a command or value, or can't be read, or the list of files names other files.
+        JobError: If a file contains such a command or value or can't be read, or if the manifest names other files.
     """
     job, manifest = folder.parent, folder / _FOLDER / _MANIFEST
     there = [path for place in (folder, manifest.parent) if place.is_dir() for path in place.iterdir()]
-    # Ignore case, because some file systems do.
+    # Ignore case, because some file systems ignore it.
     named = [path for path in there if path.name.lower().startswith(_NAME) and path != manifest]
     path = manifest
     try:

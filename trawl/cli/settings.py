@@ -2,8 +2,9 @@
 
 ``--move`` prints the text of a ``pyproject.toml``. Settings of trawl and Scrapy go to ``[tool.trawl]``, and all other
 names go to ``[tool.trawl.own]``. If a setting has no effect in trawl, has a wrong value or can't be written in TOML, a
-comment names it with the reason, so no setting is lost silently. Settings without effect are also declared, for code
-that reads them, unless they may be secrets. With ``SCRAPY_COMPAT``, every spider of the project is treated as moved.
+comment names it with the reason, so no setting is lost silently. A setting without effect is also written to
+``[tool.trawl.own]``, because the project's code may read it, unless it may be a secret. With ``SCRAPY_COMPAT``, every
+spider of the project is treated as moved.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ _SCRAPYS: Mapping[str, str] = {
 def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None) -> str:
     """Return the text of a ``pyproject.toml`` with the settings in ``values``.
 
-    ``lines`` are their lines in ``settings.py``.
+    ``lines`` has the line of each setting in ``settings.py``.
     """
     settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []
@@ -195,7 +196,7 @@ def lines_of(source: str) -> dict[str, int]:
 
 
 def _lines(name: str, value: object, place: str, *, is_known: bool) -> Iterator[str]:
-    """Yield a line that sets ``name``, or a comment with the reason why not, and a comment for each omitted part."""
+    """Yield a line that sets ``name``, or a comment that says why not, and a comment for each key left out."""
     kept, left = _toml_part(value, name)
     yield from (f"# {name}: {part}" for part in left)
     if value is None:
@@ -211,10 +212,10 @@ def _lines(name: str, value: object, place: str, *, is_known: bool) -> Iterator[
 
 
 def _toml_part(value: object, path: str) -> tuple[object, list[str]]:
-    """Return a value without keys that only Scrapy has or whose value is None, and a line for each omitted key.
+    """Return a setting's value, and a line of text for each key left out.
 
-    In settings that list components, None becomes false. A None that another setting replaces is omitted without a
-    line.
+    Keys that only Scrapy has, and keys whose value is None, are left out. But in a setting that lists components, None
+    becomes false. A None that :func:`disabled_by` turns into another setting is left out without a line of text.
     """
     if not isinstance(value, Mapping):
         return value, []

@@ -1,7 +1,7 @@
 """The command ``trawl shell``: an interactive session with a running crawl.
 
-The main thread owns the terminal, because IPython and Ctrl-C need that. The crawl runs in its own thread as long as the
-session. Lines without ``await`` run in the main thread. Lines with ``await`` run in the crawl's Trio loop, so that
+The main thread owns the terminal, because IPython and Ctrl-C need that. The crawl runs in its own thread until the
+session ends. Lines without ``await`` run in the main thread. Lines with ``await`` run in the crawl's Trio loop, so that
 ``await trio.sleep(1)`` and ``await spider.fetch(...)`` work as in a callback.
 """
 
@@ -44,7 +44,7 @@ __all__ = ["CrawlThread", "Session", "converse", "shell_command", "view"]
 
 _FILE = "file://"
 _FILES = frozenset({".htm", ".html", ".json", ".txt", ".xml"})
-"""File name extensions that no host name has."""
+"""File name extensions with which no host name ends."""
 
 BANNER = """\
   response   {response}
@@ -116,7 +116,7 @@ class Session:
         return response
 
     def view(self, response: Response | None = None) -> Path:
-        """Show a response in a browser, by default the session's. Returns the path of the file that contains it.
+        """Show a response in a browser, by default the session's response. Returns the path of a file with its body.
 
         Raises:
             UsageError: If nothing was fetched yet.
@@ -179,7 +179,7 @@ class _Console(code.InteractiveConsole):
         except BaseException as error:  # noqa: ASYNC103 - no task: the console's own thread
             trace = error.__traceback__
             while trace is not None and trace.tb_frame.f_code.co_filename != self.filename:
-                trace = trace.tb_next  # showtraceback() may call a hook that does not escape text of a page
+                trace = trace.tb_next  # not showtraceback(): its hook may print a page's text unescaped
             self.write("".join(traceback.format_exception(type(error), error, trace)))
 
 
@@ -248,7 +248,7 @@ def _run_once(session: Session, line: str) -> None:
 
 
 def _ipython(session: Session) -> None:
-    from IPython.terminal.embed import InteractiveShellEmbed  # noqa: PLC0415  # half a second
+    from IPython.terminal.embed import InteractiveShellEmbed  # noqa: PLC0415  # this import takes half a second
 
     class Shell(InteractiveShellEmbed):
         def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
@@ -262,7 +262,7 @@ _COLOR = re.compile("(\x1b\\[[0-9;]*m)")
 
 
 def _with_colors(text: str) -> str:
-    """Return a traceback with its colors. All other control characters, which a page may contain, are escaped."""
+    """Return a traceback with its colors. Other control characters are escaped, because they may come from a page."""
     parts = _COLOR.split(text)
     return "".join(part if i % 2 else printable(part, keeps_lines=True) for i, part in enumerate(parts))
 
@@ -344,7 +344,7 @@ class CrawlThread:
         set_work(self._entry, self._work, errors)
         try:
             trio.run(self._entry.run, self._crawl_with)
-        except BaseException as error:  # noqa: ASYNC103 - raised by whoever waits for the thread
+        except BaseException as error:  # noqa: ASYNC103 - the waiting thread raises it
             self._error = error
         finally:
             self._begun.set()

@@ -33,7 +33,7 @@ _BETWEEN_PAIRS = re.compile(r"\s+(?=[A-Z][A-Z0-9_]*=)")
 
 
 def figures(simulation: Simulation, settings: str = "") -> dict[str, str]:
-    """Return the row of a simulation in the comparison, by column. ``settings`` is its label."""
+    """Return a row of the comparison table: the cells of one simulation by column. ``settings`` is the row's label."""
     limited: Counter[str] = Counter()
     for report in simulation.report:
         for limit, seconds in report.limited.items():
@@ -113,7 +113,7 @@ def simulate_command(
         except (NotSimulated, Stuck) as error:
             errors.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
             return FAILED
-        except Exception as error:  # a bug, for example in the spider's constructor, so the traceback helps
+        except Exception as error:  # probably a bug, for example in the spider's constructor
             logger.critical("the simulation failed", exc_info=error)
             return FAILED
     if has_timeline:
@@ -221,7 +221,7 @@ def rates_table(simulation: Simulation, width: int, *, is_ascii: bool = False) -
 
 
 def _bars(rates: Sequence[Rate], limit: Sequence[tuple[float, float]], levels: str) -> str:
-    """Return a character for each rate, by its share of the limit at its window's start, or of the highest rate."""
+    """Return a character for each rate. Its height is the rate's share of the limit then, or of the highest rate."""
     highest, most = max(rate.rate for rate in rates) or 1.0, len(levels) - 1
     bars = ""
     for rate in rates:
@@ -262,7 +262,7 @@ _BETWEEN = 3
 """Number of characters between two columns of the table."""
 
 _USUAL = {"no answer": "0", "ended": "finished"}
-"""Values of columns if nothing went wrong."""
+"""Cells of these columns for a simulation without problems."""
 
 
 def _widest(title: str, cells: Sequence[str]) -> int:

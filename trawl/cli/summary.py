@@ -74,7 +74,7 @@ def summary_table(
         elapsed: Its duration in seconds.
         stats: Its statistics.
         name: The spider's name if the command ran several spiders.
-        hidden: A sentence for each setting that another setting hides.
+        hidden: A sentence for each setting that has no effect because of another setting.
     """
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)
@@ -137,7 +137,7 @@ def _cells(report: ScopeReport) -> dict[str, str]:
 
 
 def _longest(times: Times) -> Times:
-    """Return the two longest times of a request, without its time in the queue, which other requests cause."""
+    """Return the two longest times of a request. The time in the queue is not compared: other requests cause it."""
     parts = {name: getattr(times, name) for name in ("throttled", "connecting", "fetching", "parsing")}
     return Times(**{name: parts[name] for name in sorted(parts, key=lambda name: -parts[name])[:2]})
 
@@ -290,7 +290,7 @@ class StatsFile:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the next crawl can read the file, that is, whether it is not standard output."""
+        """Whether the next crawl can read the file. False for standard output."""
         return self._path is not None
 
     def earlier(self) -> Mapping[str, object]:

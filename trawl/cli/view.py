@@ -64,7 +64,7 @@ _TRAILING = re.compile(r"[ \t]+(?=\n)")
 
 
 class _SafeConsole(Console):
-    """A console that escapes what is printed as text: see :func:`~trawl.observe.printable`.
+    """A console that escapes control characters in printed strings: see :func:`~trawl.observe.printable`.
 
     In a file or a pipe, it does not pad lines with spaces.
     """
@@ -81,7 +81,7 @@ class _SafeConsole(Console):
 
 
 class _Console(_SafeConsole):
-    """A console whose reader may leave without changing the exit status."""
+    """A console that stays silent after its pipe is closed. The command then ends with its usual exit status."""
 
     def on_broken_pipe(self) -> None:
         """Stop writing, even when Python flushes its streams at exit. Rich's own method would exit with status 1."""
@@ -96,7 +96,7 @@ def stderr_console() -> Console:
 
 
 def stdout_console() -> Console:
-    """Return the console on standard output. In a file, lines are as wide as tables need."""
+    """Return the console on standard output. If this is a file or a pipe, lines are as wide as tables need."""
     return _console(_SafeConsole, sys.stdout.isatty())
 
 
@@ -203,7 +203,7 @@ class Panels:
     """The panels of the running crawls, one below the other.
 
     Args:
-        console: The console to draw the panels on.
+        console: The console that shows the panels.
         progress: Computes the progress of a crawl; by default, its progress in this process.
     """
 
@@ -235,7 +235,7 @@ class Panels:
             console=self._console,
             auto_refresh=False,  # Rich's own thread would draw at the same time
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),  # the spider's prints go above the panel
+            redirect_stdout=sys.stdout.isatty(),  # output of the spider's print() is shown above the panel
             redirect_stderr=sys.stderr.isatty(),
         )
         try:

@@ -1,21 +1,22 @@
 """One crawl by several processes: ``trawl worker``, which joins a job in a server, and ``trawl crawl --processes N``.
 
 Theory of operation. If one command starts all processes, its own process is the *leader*. The leader opens the job,
-writes the feeds and shows the crawl as usual. The others are workers of the same job, without feeds. The leader starts
-them after its own crawl has started, so that an error at the start is reported once::
+writes the feeds and shows the crawl as usual. The other processes are workers of the same job, without feeds. The
+leader starts the workers after its own crawl has started, so that an error at the start is reported only once::
 
-    leader ── its own server, if the job has no address (trawl.cli.local_server) ├── worker 2 trawl worker --spider
-        SPIDER --leader FD └── worker N the same
+    leader ── its own server, if the job has no address (trawl.cli.local_server)
+        ├── worker 2   trawl worker --spider SPIDER --leader FD
+        └── worker N   the same
 
-Each worker is a separate interpreter that gets the same arguments, so it reads the same settings in the same way, and
-the job checks that they are the same. A socket carries each worker's progress and scopes to the leader (MessagePack
-messages, each after its length). When the leader's end closes, the worker shuts down as after a first Ctrl-C. So the
-workers end in the same way after Ctrl-C, after a limit that the leader reaches, and after the leader's death. Each
-worker has its own process session, so Ctrl-C in a terminal reaches only the leader.
+Each worker is a separate interpreter with the same arguments, so it loads the same settings. The job checks that they
+are the same. A socket carries each worker's progress and scopes to the leader (MessagePack messages, each after its
+length). When the leader's end closes, the worker shuts down as after a first Ctrl-C. So the workers end in the same way
+after Ctrl-C, after a limit that the leader reaches, and after the leader's death. Each worker has its own process
+session, so Ctrl-C in a terminal reaches only the leader.
 
-The end of the job needs no message, because each process finds it in the store. A worker that ends earlier, because it
-was killed or used too much memory, is started again, up to :data:`MOST_STARTS` times in a minute. After that, the
-others continue without it.
+The end of the job needs no message, because each process finds the end in the store. If a worker ends before the job,
+because it was killed or used too much memory, the leader starts it again, up to :data:`MOST_STARTS` times in a minute.
+After that, the other processes continue without this worker.
 """
 
 from __future__ import annotations
@@ -102,14 +103,14 @@ REST = 1.0
 """Seconds to wait for the last messages of a worker after its process has ended."""
 
 _ENDS_OF_ONE = ("finished", "shutdown", "cancelled", "stopped", "memusage_exceeded")
-"""Reasons of a worker's end that do not affect the others. Any other reason is a limit or an error that ends all."""
+"""Reasons of a worker's end that do not end other processes. Any other reason is a limit or error and ends all."""
 
 
 class ProgressMessage(msgspec.Struct, frozen=True, tag="worked"):
     """The progress of a worker.
 
     Attributes:
-        progress: Its progress.
+        progress: The worker's progress.
     """
 
     progress: Progress
@@ -182,7 +183,7 @@ class LeaderProcess:
         pace = Pace(INTERVAL)
         while True:
             progress = await pace.look(progress_of(crawl))
-            if select.select((), (self._socket,), (), 0.0)[1]:  # a leader that is suspended does not read
+            if select.select((), (self._socket,), (), 0.0)[1]:  # false while a suspended leader does not read
                 self._tell(ProgressMessage(progress))
             await pace.pause()
 
@@ -195,8 +196,8 @@ class LeaderProcess:
 async def rejoining(crawl: Callable[[], Awaitable[T]]) -> T:
     """Run a crawl. If other processes of its job have taken over its work, run it again so that it joins them.
 
-    If the server is unreachable then, wait until it is reachable, as after any lost connection. A checkpoint.
-    Cancelling it ends the crawl.
+    If the server is unreachable at that time, wait until it is reachable, as after any lost connection. A checkpoint. A
+    cancellation ends the crawl.
 
     Raises:
         JobUnavailable: If the server could not be reached the first time.
@@ -218,7 +219,7 @@ async def rejoining(crawl: Callable[[], Awaitable[T]]) -> T:
 
 
 def job_of_leader() -> str | None:
-    """Return the job that the leader names. A variable hides its password from other users, unlike an argument."""
+    """Return the job that the leader has put into a variable. Other users could see an argument with its password."""
     return os.environ.pop(JOB_VARIABLE, None)
 
 
@@ -226,7 +227,7 @@ def require_address(job: str) -> None:
     """Refuse a job that several processes can't share.
 
     Raises:
-        UsageError: If no job is given, or it is in a directory.
+        UsageError: If no job is given, or the job is in a directory.
     """
     if not job:
         raise UsageError("there is no job to join: give its address, redis://HOST/NAME")
@@ -286,9 +287,10 @@ class WorkerPool:
 
     Args:
         words: The arguments of a worker after ``trawl``.
-        count: The number of processes, this one included.
+        count: The number of processes, including this process.
         url: The job's address.
-        lifeline: A descriptor for workers to inherit. A local server runs as long as a process holds it.
+        lifeline: A file descriptor that workers inherit; None without a local server. The server runs until all
+            processes have closed it.
         console: Standard error.
 
     Attributes:
@@ -305,9 +307,9 @@ class WorkerPool:
         self.scopes: list[ScopeReport] = []
 
     async def watch(self, crawl: Crawl) -> None:
-        """Run the workers during a crawl. A watcher; if cancelled, it gives them :data:`GRACE` to end."""
+        """Run the workers during a crawl. A watcher. When cancelled, it gives them :data:`GRACE` seconds to end."""
         self._is_ending = trio.Event()
-        for worker in self._workers:  # after a rejoin, the crawl's numbers include their earlier work
+        for worker in self._workers:  # after a rejoin, the crawl's numbers include the workers' earlier work
             worker.before = worker.progress = Progress()
         async with trio.open_nursery() as nursery:
             for worker in self._workers:
@@ -325,7 +327,7 @@ class WorkerPool:
         return together([ours, *theirs])
 
     async def statistics(self) -> Mapping[str, object]:
-        """Return the statistics of the whole job, added up over all processes. A checkpoint."""
+        """Return the statistics of the whole job, which are sums over all processes. A checkpoint."""
         from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415 - needs coredis
 
         return statistics_so_far(await trio.to_thread.run_sync(partial(inspect_job, self._url, has_scopes=False)))
@@ -383,7 +385,7 @@ class WorkerPool:
                     await process.wait()
                 finally:
                     hurried = crawl.reason == "cancelled"
-                    await _end(process, ours, is_hurried=hurried)  # noqa: ASYNC102 - shielded and limited
+                    await _end(process, ours, is_hurried=hurried)  # noqa: ASYNC102 - shielded, with a timeout
                     worker.status = process.returncode or 0
                     del self._leading[worker.number]
                     # Child processes of the worker may hold the socket open.
@@ -412,7 +414,7 @@ class WorkerPool:
                             worker.progress = message.progress
 
     async def _relay(self, worker: _Worker, process: trio.Process) -> None:
-        """Print what a worker writes to standard error, each line with its number, above a panel if there is one."""
+        """Print each line that a worker writes to standard error, with the worker's number, above any panel."""
         assert process.stderr is not None
         rest = b""
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
@@ -451,16 +453,16 @@ async def lead(
     shown: Callable[[ProgressSteps], Sequence[Watcher]],
     console: Console,
 ) -> list[ScopeReport]:
-    """Run a crawl in several processes, with this one as the leader. A checkpoint.
+    """Run a crawl in several processes, with this process as the leader. A checkpoint.
 
     The result has the statistics of all processes.
 
     Args:
         entry: The crawl.
-        count: The number of processes, this one included.
+        count: The number of processes, including this process.
         words: The arguments of a worker after its job: the spider and the options of the command line.
         crawl_with: Runs the crawl of this process.
-        shown: Returns the watchers that show a crawl, given the function that returns its progress.
+        shown: Called with the function that computes a crawl's progress. Returns the watchers that show the crawl.
         console: Standard error.
 
     Returns:
@@ -493,7 +495,7 @@ _OF_THE_END = ("finish_reason", "start_time", "finish_time")
 
 
 def together(parts: Sequence[Progress]) -> Progress:
-    """Return the progress of several processes added up; its time is that of the first one."""
+    """Return the sum of the progress of several processes, with the time of the first process."""
     waiting = [words for part in sorted(parts, key=lambda part: -part.held) for words in part.waiting]
     names = ("pages", "items", "queued", "in_flight", "errors", "held")
     sums = {name: sum([getattr(part, name) for part in parts]) for name in names}
