@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trawl import signals as signals  # spiders use it without a separate import
+    from trawl import signals as signals  # spiders use `trawl.signals` without importing it
     from trawl._asyncio import crawl_in_asyncio
     from trawl._run import CrawlResult, OpenCrawl, crawl, open_crawl, run
     from trawl.exceptions import CloseSpider, DropItem, HttpError, IgnoreRequest

@@ -1,7 +1,7 @@
 """A crawl inside an asyncio program: Trio runs as a guest of the asyncio event loop, in the same thread.
 
 A thread can have one Trio run at a time. So all crawls of one asyncio loop are tasks of one Trio run, and share the
-limits of a site as they do in a Trio program. The run starts with the first crawl and ends with the last one.
+limits of a site as they do in a Trio program. The run starts with the first crawl and ends with the last crawl.
 
 Only the package imports this module, and only asyncio programs load it.
 """
@@ -67,11 +67,11 @@ async def crawl_in_asyncio(
 
 
 class _TrioGuest:
-    """A Trio run inside an asyncio loop. It lasts while it has crawls.
+    """A Trio run inside an asyncio loop. It ends after its last crawl.
 
     Attributes:
         is_closing: Whether the last crawl has ended, so that no other crawl can start in this run.
-        closed: Done when the Trio run has ended.
+        closed: A future that is done when the Trio run has ended.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -122,7 +122,7 @@ class _TrioGuest:
                 if not self._crawls:
                     self.is_closing = True
                     self._is_empty.set()
-                result.cancel()  # no effect if it is done
+                result.cancel()  # no effect if there is a result
 
         self._crawls += 1
         if self._token is None or self._nursery is None:
@@ -141,7 +141,8 @@ class _TrioGuest:
     ) -> asyncio.CancelledError | None:
         """Wait for the end of a crawl, and after the last crawl also for the end of the Trio run.
 
-        Cancelling this task cancels the crawl, but not the wait, because Trio has to end before its loop closes.
+        If this task is cancelled, the crawl is cancelled but the wait continues, because Trio must end before asyncio's
+        loop closes.
 
         Returns:
             The cancellation of this task, or None.
@@ -161,4 +162,4 @@ class _TrioGuest:
 
 
 _GUESTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _TrioGuest] = WeakKeyDictionary()
-"""The Trio run of each asyncio loop that has crawls, because a loop has no place for such a value."""
+"""The Trio run of each asyncio loop that has crawls. The loop itself can't store such a value."""

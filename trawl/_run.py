@@ -134,7 +134,7 @@ async def crawl(spider: type[Spider], settings: Mapping[str, object] | None = No
 
 
 STREAM_BUFFER = 100
-"""Maximum number of items of an open crawl that wait for the reader. When it is reached, the crawl waits."""
+"""Maximum number of items of an open crawl that wait for the reader. If this many items wait, the crawl waits too."""
 
 
 class OpenCrawl(AsyncIterator[Any]):
@@ -162,7 +162,7 @@ class OpenCrawl(AsyncIterator[Any]):
             raise StopAsyncIteration from None
 
     def check(self) -> None:
-        """Raise the error that ended the crawl, if there is one. It is raised once."""
+        """Raise the error that ended the crawl, if there is one. A second call does not raise it again."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -193,7 +193,7 @@ class OpenCrawl(AsyncIterator[Any]):
         """The running crawl with its statistics, ``why``, ``throttling.set`` and ``shutdown``.
 
         Raises:
-            RuntimeError: If the crawl could not start. Its error is raised when items are read, or the block ends.
+            RuntimeError: If the crawl could not start. The reason is raised when items are read or the block ends.
         """
         if self._running is None:
             raise RuntimeError("the crawl could not start")
@@ -208,9 +208,9 @@ class OpenCrawl(AsyncIterator[Any]):
         return self.running.stay_open()
 
     async def until_begun(self) -> None:
-        """Wait until the crawl runs or could not start. A checkpoint.
+        """Wait until the crawl runs or has failed to start. A checkpoint.
 
-        The crawl does not end before the caller awaits again, so the caller has time to keep it open.
+        The crawl does not end before the caller awaits again, so the caller can first enter :meth:`stay_open`.
         """
         await self._begun.wait()
         self._is_read.set()
@@ -239,7 +239,7 @@ class _Stream:
         await self._items.send(item)
 
     async def write(self) -> None:
-        """Wait for the end of the crawl. The reader reads the remaining items by itself."""
+        """Wait for the end of the crawl. Nothing is written here, because the reader takes the items itself."""
         await self._closed.wait()
 
     def close(self) -> None:
@@ -320,11 +320,12 @@ async def crawl_with(
         transport: The transport; None for the real one.
         blocking: Runs blocking functions; None for threads.
         resolve: Looks up host names; None to follow the settings.
-        frontier: Stores pending requests; None for a new frontier in memory. With ``JOB_DIR`` the job's is used.
+        frontier: Stores pending requests; None for a new frontier in memory. With ``JOB_DIR``, the job's frontier is
+            used.
         seed: Seed of all random numbers; None for a random seed.
         now_utc: Wall time at the start; None for the machine's time.
-        recorder: Called for each send and its end.
-        run: Runs the assembled crawl. :func:`trawl.engine.try_crawl` only tries to create the components.
+        recorder: Called at the start and at the end of each send.
+        run: Runs the assembled crawl. To only create the components, pass :func:`trawl.engine.try_crawl`.
 
     Returns:
         The result.
@@ -472,11 +473,11 @@ def _middleware(
 
 
 def _adapter(show: Show | None) -> Adapt:
-    """Return what makes middleware of objects with Scrapy's methods, in one crawl."""
+    """Return the function that converts objects with Scrapy's methods to middleware in one crawl."""
     inside: list[Any] = []
 
     def adapt(middleware: object, spider: object) -> Middleware | None:
-        from trawl.compat.middleware import adapted  # noqa: PLC0415 - for crawls with middleware of their own
+        from trawl.compat.middleware import adapted  # noqa: PLC0415 - for crawls with user middleware
 
         return adapted(middleware, spider, show=show, inside=inside)
 
@@ -519,9 +520,9 @@ async def _stored(
 
 
 def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard:
-    """Return the guard that decides which addresses are allowed. With a given transport, it allows all by default.
+    """Return the guard that decides which addresses are allowed. If a transport is given, it allows all by default.
 
-    It learns the start URLs here, because a resumed crawl may not read ``start()`` again.
+    The guard gets the start URLs here, because a resumed crawl may not read ``start()`` again.
     """
     allows = settings.of(TransportSettings).allow_private_addresses
     guard = AddressGuard(True if allows is None and not is_real else allows)

@@ -1,16 +1,16 @@
 """The guard that keeps pages from sending a crawl to the user's own network (server-side request forgery, SSRF).
 
 Theory of operation: a page may link or redirect to any URL, and a name may resolve to any address. So the address is
-checked at each new connection. A name that is public when it is looked up and private when it is connected to (DNS
-rebinding) is refused. A connection in the pool keeps its address, so later pages on it are not checked. URLs that
-contain a private address are refused earlier, when they are found.
+checked at each new connection. So a name that first had a public address and then, at the connection, has a private
+address (DNS rebinding) is refused. A connection in the pool keeps its address, so later pages on it are not checked.
+A URL whose host is a private address is refused earlier, when the crawl finds the URL.
 
 If the setting is None, start URLs decide whether private addresses are allowed:
 
 * A start URL with a visibly private host (an address that is not public, ``localhost``, a name without a dot,
   ``.local``, ``.internal``, ``.home.arpa``) allows all private addresses, because the user crawls their own network.
 * A start URL with any other name allows private addresses only for this name, and only as long as the name has never
-  had a public address. Otherwise the owner of the name could open the guard by changing its address.
+  had a public address. Otherwise, the owner of the name could open the guard by changing the name's address.
 * A cloud's metadata service is allowed only if a start URL names its address or an ``.internal`` name.
 
 An IPv6 address that carries an IPv4 address (mapped, 6to4, NAT64 and so on) has the kind of the carried address,
@@ -29,7 +29,7 @@ from trawl.http import host_of
 __all__ = ["MAX_NAMES", "METADATA", "AddressGuard", "address_kind", "is_address", "is_loopback"]
 
 METADATA = "a cloud's metadata service"
-"""The kind of the addresses at which clouds provide a machine with its credentials."""
+"""The kind of the addresses from which a machine in a cloud gets its credentials."""
 
 _LINK_LOCAL = "link-local"
 
@@ -84,7 +84,7 @@ _CARRYING: tuple[tuple[IPv6Network, int], ...] = tuple(
         ("2002::/16", 80),  # RFC 3056: 6to4
     )
 )
-"""The IPv6 networks whose addresses carry an IPv4 address, and the number of bits after it."""
+"""The IPv6 networks whose addresses carry an IPv4 address, and the number of bits after the IPv4 address."""
 
 _TEREDO = IPv6Network("2001::/32")
 
@@ -178,13 +178,13 @@ class AddressGuard:
         return self._is_open
 
     def vouched(self, url: str) -> str:
-        """Return which private addresses start URLs allow: ``all``, those of this URL's ``host``, or "" for none."""
+        """Return the private addresses that start URLs allow: ``all``, ``host`` (of this URL only), or "" for none."""
         if self._allows is not None:
             return ""
         return "all" if self._is_open else "host" if self._names.get(_bare(host_of(url))) else ""
 
     def take_over(self, url: str, vouched: str) -> None:
-        """Record the result of :meth:`vouched` in another process for this URL (in normal form)."""
+        """Record for this URL (in normal form) what :meth:`vouched` has returned in another process."""
         if self._allows is not None:
             return
         if vouched == "all":

@@ -1,8 +1,8 @@
 """The interface for all blocking work: files, SQLite, name lookups.
 
-A real run uses threads with trawl's own limiter, so that a hanging name server can't take the threads of other code in
-the Trio program. A simulated run does the work inline, because under an autojumping ``MockClock`` a thread of 20 ms
-would let an hour of virtual time pass.
+A real run uses threads with trawl's own limiter. Otherwise, lookups that wait for a dead name server could take all
+threads from other code in the Trio program. A simulated run does the work inline, because an autojumping ``MockClock``
+may advance an hour while a thread works for 20 ms.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Blocking(Protocol):
         ...
 
     async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run a function that holds nothing, such as a name lookup. Always a checkpoint.
+        """Run a function that holds no resources, such as a name lookup. Always a checkpoint.
 
         Cancelling leaves the function running in its thread, because a dead name server must not delay timeouts or the
         end of the crawl.
@@ -43,11 +43,11 @@ MAX_ABANDONED = 256
 
 
 class ThreadBlocking:
-    """Blocking work in threads, at most ``threads`` at once, and the same number of abandonable functions.
+    """Runs blocking work in at most ``threads`` threads, and abandonable functions in as many other threads.
 
-    Each kind has its own limiter, so hanging lookups take no thread from files. An abandoned function does not count
-    toward this limit, up to :data:`MAX_ABANDONED` threads, so that lookups without a response do not block other
-    lookups.
+    The two kinds have separate limiters, so hanging lookups take no threads from file work. An abandoned function does
+    not count toward its limit, so that lookups without a response do not block other lookups. But abandonable functions
+    never have more than :data:`MAX_ABANDONED` threads.
     """
 
     __slots__ = ("_abandonable", "_callers", "_limiter")
@@ -62,7 +62,10 @@ class ThreadBlocking:
         return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)
 
     async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run ``function(*args)`` in a thread that cancelling abandons, and return its result. Always a checkpoint."""
+        """Run ``function(*args)`` in a thread and return its result. Always a checkpoint.
+
+        Cancelling abandons the thread.
+        """
         async with self._callers:
             return await trio.to_thread.run_sync(function, *args, limiter=self._abandonable, abandon_on_cancel=True)
 

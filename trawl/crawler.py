@@ -1,7 +1,7 @@
 """``CrawlerProcess``, which runs spiders from a script as in Scrapy, on top of :func:`trawl.crawl`.
 
 New code is shorter with :func:`trawl.run`, which returns the items and the statistics. Nothing in trawl imports this
-module. Scrapy users know its path.
+module. It is here because Scrapy users know this path.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CrawlerProcess:
 
     Args:
         settings: Settings of all crawls. They override the project's settings. A spider's ``custom_settings`` override
-            them, as in Scrapy.
+            both, as in Scrapy.
         install_root_handler: True to log to standard error with ``LOG_LEVEL`` and ``LOG_FORMAT``, unless the program
             has configured logging.
 
@@ -73,7 +73,7 @@ class CrawlerProcess:
             kwargs: Arguments of the spider's constructor.
 
         Raises:
-            UsageError: If it is not a trawl spider, or an argument has no name.
+            UsageError: If ``spider`` is not a trawl spider, or an argument has no name.
             SpiderLoadError: If there is no such spider, or it can't be loaded.
         """
         if isinstance(spider, str):

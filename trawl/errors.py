@@ -165,8 +165,8 @@ class FeedError(UsageError):
 class ItemLost(TrawlError):
     """An item passed the pipelines, but no feed could write it. The message has the reason for each feed.
 
-    It is counted as ``item_lost_count`` instead of ``item_scraped_count``. :class:`trawl.events.ItemFailed` contains
-    it.
+    The item is counted as ``item_lost_count`` instead of ``item_scraped_count``. The event
+    :class:`trawl.events.ItemFailed` contains this error.
     """
 
 
@@ -340,8 +340,9 @@ class RequestInvalid(DownloadError):
 class HostGivenUp(DownloadError):
     """The host of the request was given up, so the request ends without being sent (again).
 
-    The host gave no good response for ``BACKOFF_GIVE_UP_AFTER`` seconds, and the time that the host named has passed.
-    Or its robots.txt could not be read. A job keeps the request for its next run (``JOB_KEEP_GIVEN_UP``).
+    There are two reasons: the host gave no good response for ``BACKOFF_GIVE_UP_AFTER`` seconds and the time that it
+    named has passed, or its robots.txt could not be read. A job keeps the request for its next run
+    (``JOB_KEEP_GIVEN_UP``).
 
     >>> def failed(self, error):
     ...     if isinstance(error, trawl.exceptions.HostGivenUp):

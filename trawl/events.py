@@ -221,8 +221,8 @@ class EventStream(Generic[EventT]):
             async for event in events:
                 ...
 
-    Several tasks may share a stream. Each event goes to one of them. The loop ends after the crawl. Then the block has
-    :data:`trawl.engine.run.EVENTS_GRACE` seconds to read the remaining events and to end.
+    Several tasks may share a stream. Each event goes to one of these tasks. The loop ends after the crawl. The block
+    then has :data:`trawl.engine.run.EVENTS_GRACE` seconds to read the remaining events and to end.
 
     Attributes:
         dropped: Number of events that were dropped because the reader was too slow.
@@ -268,7 +268,7 @@ class EventStream(Generic[EventT]):
         while not self._unread:
             if self._events.is_over:
                 raise StopAsyncIteration
-            if self._news.is_set():  # otherwise another task waits for this event, and must not wait forever
+            if self._news.is_set():  # another task may wait for an event that is not set, so keep it
                 self._news = trio.Event()
             await self._news.wait()
         return self._unread.popleft()
@@ -312,7 +312,7 @@ class Events:
             self.wanted.setdefault(kind, []).append(stream.put)
 
     def listen(self, kind: type[Event], hear: Callable[[Any], None]) -> None:
-        """Call ``hear`` with each event of ``kind`` immediately, in the task of the event. It must not raise."""
+        """Call ``hear`` with each event of ``kind`` immediately, in the task of the event. ``hear`` must not raise."""
         self.wanted.setdefault(kind, []).append(hear)
 
     def remove(self, stream: EventStream[Any]) -> None:

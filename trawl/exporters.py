@@ -60,7 +60,8 @@ class BaseItemExporter(ABC):
         """Set the options that the attributes name.
 
         Raises:
-            TypeError: If there are other options and ``dont_fail`` is false. If it is true, they stay in ``_kwargs``.
+            TypeError: If there are other options and ``dont_fail`` is false. Otherwise, other options stay in
+                ``_kwargs``.
         """
         self._kwargs: dict[str, Any] = options
         self._configure(options, dont_fail=dont_fail)
@@ -365,7 +366,7 @@ class MarshalItemExporter(BaseItemExporter):
 
     def export_item(self, item: Any) -> None:
         """Write an item."""
-        try:  # don't name the dict: marshal marks objects with other references, and Scrapy's bytes have no mark
+        try:  # no variable for the dict: marshal would mark a dict with a second reference, and Scrapy does not
             written = marshal.dumps(dict(self.get_serialized_fields(item)))
         except ValueError:  # marshal supports no subclasses, such as the string of a header in a moved crawl
             written = marshal.dumps(_plain_texts(dict(self.get_serialized_fields(item))))

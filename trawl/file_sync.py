@@ -16,7 +16,7 @@ from pathlib import Path
 __all__ = ["check_journal", "make_folder", "replace_file", "sync_content", "sync_file", "sync_folder", "write_file"]
 
 
-_JOURNAL_END = bytes.fromhex("d9d505f920a163d7")  # of SQLite's journals, after a name (pager.c, readSuperJournal)
+_JOURNAL_END = bytes.fromhex("d9d505f920a163d7")  # follows the name of another file in an SQLite journal (pager.c)
 
 
 def check_journal(database: Path) -> None:
@@ -113,7 +113,7 @@ def write_file(path: Path, content: bytes, mode: int = 0o666) -> None:
         OSError: If the file can't be written. The previous file is kept.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):  # left by a killed process with the same id
+    with suppress(FileNotFoundError):  # a killed process with the same id may have left it
         new.unlink()
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:

@@ -15,8 +15,8 @@ class LinkExtractor(links.LinkExtractor):
     """Finds the same links as Scrapy's link extractor.
 
     If several links have the same URL, ``restrict_text`` only checks the text of the first link. A domain is compared
-    with the host and port in the URL. ``srcset`` is treated as one address. Patterns get URLs as w3lib writes them, and
-    so do links. Requests for them are in WHATWG normal form.
+    with the host and port in the URL. ``srcset`` is treated as one address. Patterns are compared with URLs in w3lib's
+    form, and links contain URLs in this form. Requests for these links have the WHATWG normal form.
     """
 
     _is_scrapys = True

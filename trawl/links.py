@@ -49,8 +49,8 @@ _LISTS = frozenset({"srcset", "imagesrcset", "data-srcset"})
 def addresses_in(attribute: str, value: str) -> tuple[str, ...]:
     """Return the addresses in an attribute. ``srcset`` has several (HTML, section 4.8.4.3.10).
 
-    A candidate is an address that ends at whitespace, followed by its width or density, which ends at a comma outside
-    of parentheses. An address that ends in a comma has no width or density.
+    Each candidate in ``srcset`` starts with an address, which ends at whitespace. A width or density follows, which
+    ends at a comma outside of parentheses. After an address that ends with a comma, the width or density is missing.
     """
     if attribute not in _LISTS:
         return (value,)
@@ -93,7 +93,7 @@ _NAMESPACES = {"re": "http://exslt.org/regular-expressions", "set": "http://exsl
 _MAX_TEXT = 10_000
 
 _TEXT = etree.XPath(f"substring(string(), 1, {_MAX_TEXT})", smart_strings=False)
-"""The start of a link's text. Unclosed links are nested, so each could contain the text of a whole large page."""
+"""The start of a link's text. Without the limit, each unclosed link could contain the rest of a large page."""
 
 
 class LinkExtractor:
@@ -140,7 +140,7 @@ class LinkExtractor:
             attrs: Names of the attributes that contain addresses; ``*`` for all. ``srcset`` contains several.
             canonicalize: True to return URLs in canonical form, with sorted query and without fragment.
             unique: True to return each URL once per page.
-            process_value: Gets each absolute address. Returns it, another address (for example from
+            process_value: Called with each absolute address. Returns this address, another address (for example from
                 ``javascript:open('/a')``), or None to drop the link.
             deny_extensions: File extensions of links to drop, without the dot; None for :data:`IGNORED_EXTENSIONS`.
             restrict_css: Search only inside the elements that these queries select.
@@ -175,7 +175,7 @@ class LinkExtractor:
         self._words = _compiled("restrict_text", restrict_text)
 
     def extract_links(self, response: Response) -> list[Link]:
-        """Return the wanted links of a page, in page order. If only parts are searched, go through them one by one.
+        """Return the wanted links of a page, in page order. If only parts are searched, the order is part by part.
 
         Links are relative to the page's ``<base href>``. A link is left out if its URL is not valid, or its scheme is
         not ``http``, ``https``, ``ftp`` or ``file``. The text of a link is the text inside its element, at most 10,000
@@ -304,7 +304,7 @@ def _path_of(url: str) -> str:
 
 
 def _hosts_of(url: str) -> tuple[str, ...]:
-    """Return the host of a URL in normal form, without and (if it has one) with the port; "" for a ``file:`` URL."""
+    """Return the host of a URL in normal form, and the host with its port if there is one; "" for a ``file:`` URL."""
     host = host_of(url)
     port = url.partition("://")[2].partition("/")[0].rpartition(host)[2] if host else ""
     host = host.removesuffix(".")

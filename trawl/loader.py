@@ -1,4 +1,4 @@
-"""Item loaders at Scrapy's import path. They are those of itemloaders, which the extra ``loaders`` installs."""
+"""Item loaders at Scrapy's import path. They come from the package itemloaders (extra ``loaders``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["ItemLoader"]
 
 
 def _named(error: MixedQuery, method: str) -> MixedQuery:
-    """Return the error of a method: ``add_css``, for example."""
+    """Return the error with names of loader methods. ``method`` is the called method, such as ``add_css``."""
     act = method.partition("_")[0]
     return error.named(f"{act}_css(...)", f"{act}_xpath(...)")
 

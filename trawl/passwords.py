@@ -10,7 +10,7 @@ MASK = "***"
 """The text printed instead of a password."""
 
 # A password ends at the last @ of the authority. An unencoded password may contain a slash, and then ends at the last @
-# of the word. A number before a slash, a space or the end is a port.
+# of the word. A number before a slash, a space or the end is a port, not a password.
 _PASSWORD_IN_URL = re.compile(
     r"(//[^\s\"/@:\[]*):(?!\d*(?:[/?#\s\"',;)\]}>]|$))(?:[^\s\"/?#]*@|[^\s\"]*@)",
 )
@@ -19,7 +19,7 @@ _PASSWORD_IN_URL = re.compile(
 _PASSWORD_IN_QUERY = re.compile(r"([?&][^=&\s]*passw(?:or)?d=)[^&\s\"'#]+", re.IGNORECASE)
 
 SECRET_NAME = re.compile(r"passw(?:or)?d|secret|token|authorization|^cookie$", re.IGNORECASE)
-"""Found in the names of settings, keys and headers whose values are not printed."""
+"""Matches the names of settings, keys and headers whose values are not printed."""
 
 
 def without_passwords(text: str) -> str:

@@ -10,7 +10,8 @@ group                     an entry, and where its name is used
 ``trawl.commands``        a ``typer.Typer``, a command of ``trawl``
 ========================  ==============================================================================
 
-An installed package that is not named costs nothing (Python packaging user guide, "Entry points specification").
+An installed package costs nothing until one of its entries is named (Python packaging user guide, "Entry points
+specification").
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def _may_declare(group: str) -> bool:
     """Return False if no package in the folders of ``sys.path`` declares entries of ``group``.
 
     Each package lists its groups in ``entry_points.txt`` next to its metadata (Python packaging user guide, "Entry
-    points specification"). Return True if an entry of ``sys.path`` can't be read in this way, such as an archive.
+    points specification"). Also return True if a part of ``sys.path`` can't be read in this way, such as an archive.
     """
     head = f"[{group}]".encode()
     for folder in sys.path:

@@ -1,13 +1,13 @@
 """Selectors over a page, based on parsel, with a fast path for most pages and a limit for attributes.
 
 Most pages are HTML, and most queries use no variables and no custom namespaces. Selectors of such pages share one dict
-of namespaces until a selector gets its own, and are created without parsel's constructor. This takes a quarter of the
-time for ten links. parsel handles everything else, including all errors.
+of namespaces until a selector gets its own, and are created without parsel's constructor. For ten links, this takes a
+quarter of the time. parsel handles everything else, including all errors.
 
 libxml2 compares each attribute of an HTML element with all previous attributes. 20,000 attributes take a second, 50,000
-more than a minute, and they fit into a page of half a megabyte. An element of an honest page has fewer than a hundred.
-So start tags with more than :data:`MAX_ATTRIBUTES` attributes are cut before a page is parsed, unless the page is too
-small to have so many.
+take more than a minute, and 50,000 attributes fit into a page of half a megabyte. An element of an honest page has
+fewer than a hundred. So start tags with more than :data:`MAX_ATTRIBUTES` attributes are cut before a page is parsed,
+unless the page is too small to have so many.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_ATTRIBUTES = 1_000
 """Maximum number of attributes of one element. Further attributes of a tag are cut off."""
 
 SMALL = 4 * 10_000
-"""Number of characters below which a page can't contain enough attributes to take long."""
+"""Number of characters. A page with fewer characters can't have enough attributes to take long."""
 
 
 # Attributes as in HTML, 13.2.5.32 to 39. Every repetition is possessive, so nothing is read twice.
@@ -84,7 +84,7 @@ class MixedQuery(SelectorError, ValueError):
         self.language = language
 
     def named(self, css: str, xpath: str) -> MixedQuery:
-        """Return the error for a caller whose argument is ``css`` for CSS and ``xpath`` for XPath."""
+        """Return the error with other advice: write ``css`` for a CSS query, or ``xpath`` for an XPath query."""
         return MixedQuery(self.query, self.language, css if self.language == "CSS" else xpath)
 
 
@@ -117,10 +117,10 @@ def check_mixed(query: object, expected: str, instead: str = "") -> None:
 
 
 def check_silent(query: str, instead: str = "") -> None:
-    """Raise an error if a query is XPath that selects nothing in HTML, and is CSS too.
+    """Raise an error if an XPath query is valid CSS and, as XPath, can select nothing in HTML.
 
     Raises:
-        MixedQuery: If it is.
+        MixedQuery: If the query is probably CSS.
     """
     if _SILENT.fullmatch(query):
         check_mixed(query, "XPath", instead)
@@ -157,7 +157,8 @@ _NAMESPACES: dict[str, str] = dict(parsel.Selector._default_namespaces)  # share
 
 _TRANSLATOR = HTMLTranslator()
 
-# Creating a parser takes as long as parsing a small page. Its lock lets one thread parse at a time, without the GIL.
+# Shared, because creating a parser takes as long as parsing a small page. Its lock lets one thread at a time parse, and
+# the GIL is released.
 _PARSER = html.HTMLParser(recover=True, encoding="utf-8", huge_tree=True)
 
 
@@ -217,7 +218,7 @@ class Selector(parsel.Selector):
         # parsel returns "0" and "1" for false and true
         is_silent = len(selected) <= 1 and self.type == "html" and selected.getall() in ([], ["0"], ["1"])
         if is_silent:
-            check_silent(str(query))  # parsel also accepts None and lists
+            check_silent(str(query))  # str(), because parsel also accepts None and lists
         return selected
 
     def css(self, query: str) -> SelectorList[Self]:
@@ -267,7 +268,7 @@ def _compiled(query: str) -> etree.XPath | None:
         lxml.etree.XPathError: If ``query`` is not XPath.
         TypeError: If ``query`` is not a string.
     """
-    functions: list[Any] = list(etree.FunctionNamespace(None))  # bytes, although lxml's stubs say str
+    functions: list[Any] = list(etree.FunctionNamespace(None))  # the names are bytes, although lxml's stubs say str
     names = {name.decode() for name in functions} - {"has-class"}
     if any(f"{prefix}:" in query for prefix in _NAMESPACES) or any(name in query for name in names):
         return None
@@ -331,7 +332,7 @@ def find_links(selector: Selector, css: str) -> list[Any]:
     """
     query = css_to_xpath(css)
     evaluate = None
-    if selector.type == "html" and "|" not in css:  # "|" is a namespace, whose prefix only the selector knows
+    if selector.type == "html" and "|" not in css:  # "|" follows a namespace prefix, which only the selector knows
         if "::" not in css:
             # If a query selects only <a>, like most queries, skip the check of element names, which takes 50 % longer.
             is_named = query.endswith(("::a", "/a")) and "|" not in query

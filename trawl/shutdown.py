@@ -1,7 +1,7 @@
 """SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first signal drains all running crawls, the second cancels them.
 
-A signal arrives between any two instructions of the main thread. So its handler only passes it to Trio's loop, which
-processes it in its next iteration:
+A signal can arrive between any two instructions of the main thread. So the handler only passes the signal to Trio's
+loop, which processes it in the next iteration:
 
 ====================================  ================================================================
 when it is processed                  effect
@@ -17,8 +17,8 @@ for :data:`DEAF` seconds, ``KeyboardInterrupt`` is raised in the running code. I
 example while a spider is loaded. The handlers stay until the crawl has closed everything.
 
 The first process of a container has no default actions for signals (signal(7)), so without a handler SIGTERM has no
-effect there. Therefore these handlers are set before the spider is loaded. An ignored SIGHUP stays ignored, because
-nohup(1) ignores it.
+effect there. Therefore these handlers are set before the spider is loaded. If SIGHUP is ignored at the start, it stays
+ignored, because nohup(1) starts commands in this way.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger: logging.Logger = logging.getLogger("trawl")
 DEAF = 1.0
 """Seconds after which a loop that has not processed a signal is treated as blocked."""
 
-_HANGUP: int = getattr(signal, "SIGHUP", -1)  # Windows has none
+_HANGUP: int = getattr(signal, "SIGHUP", -1)  # Windows has no SIGHUP
 
 
 class Signals:
@@ -53,7 +53,7 @@ class Signals:
         deaf: Seconds after which a loop that has not processed a signal is treated as blocked.
 
     Attributes:
-        has_heard: True if a signal has ended a crawl, or will end it.
+        has_heard: True if a signal was received that ends crawls.
     """
 
     def __init__(self, deaf: float = DEAF) -> None:
@@ -118,7 +118,7 @@ class Signals:
 
 
 async def heed_signals(crawl: Crawl) -> None:
-    """End a crawl on signals. A watcher that uses the program's :class:`Signals`, or its own until the crawl ends."""
+    """End a crawl on signals. A watcher. Uses the :class:`Signals` of the program, or a new one if there is none."""
     around = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
     if isinstance(around, Signals):
         around.attach(crawl)

@@ -1,4 +1,4 @@
-"""Errors in user code: finds its lines in a traceback, without the lines of trawl, of libraries and of Python.
+"""Errors in user code: finds the lines of user code in a traceback, between lines of trawl, libraries and Python.
 
 If user code fails while a class or module is loaded, the error becomes one sentence with the class, the innermost line
 of user code and the error. :func:`user_frames` returns the other lines.
@@ -62,7 +62,7 @@ def contained_error(error: BaseException) -> Exception | None:
     if isinstance(error, Exception):
         return error.with_traceback(without_own_frames(error))
     if not isinstance(error, BaseExceptionGroup):
-        # Recognize Trio's Cancelled by its module, because pure floors call this and do not import Trio.
+        # Recognize Trio's Cancelled by its module, because packages that must not import Trio call this function.
         is_trios = type(error).__module__.partition(".")[0] == "trio"
         if isinstance(error, KeyboardInterrupt) or is_trios or closes_generator(error):
             return None
@@ -71,7 +71,7 @@ def contained_error(error: BaseException) -> Exception | None:
     kept = [each for each in found if each is not None]
     if len(kept) < len(found):
         return None
-    # If no error remains, the group came from a nursery open across the yield of a generator that was closed.
+    # If no error remains, the group held only ``GeneratorExit``: a generator was closed at a yield inside its nursery.
     return (ExceptionGroup(error.message, kept) if kept else UserExit(error)).with_traceback(error.__traceback__)
 
 
@@ -89,9 +89,9 @@ def closes_generator(error: BaseException) -> bool:
 
 
 class _Contained:
-    """Raise :func:`contained_error` for errors in the block. A class, because a generator context manager costs more.
+    """Raises :func:`contained_error` for errors in the block. It is a class, because a generator would be slower.
 
-    The traceback of an ``Exception`` then starts at the first line of user code.
+    The traceback of the raised ``Exception`` starts at the first line of user code.
     """
 
     __slots__ = ()
@@ -120,7 +120,7 @@ def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def without_own_frames(error: BaseException) -> TracebackType | None:
-    """Return the traceback of ``error`` from the first line of user code on, or all of it if there is none."""
+    """Return the traceback of ``error``, starting at the first line of user code, or all of it without user code."""
     step = error.__traceback__
     while step is not None and not is_user_file(step.tb_frame.f_code.co_filename):
         step = step.tb_next
@@ -128,7 +128,7 @@ def without_own_frames(error: BaseException) -> TracebackType | None:
 
 
 def user_traceback(error: BaseException) -> TracebackType | None:
-    """Return the traceback of ``error`` reduced to user code, or all of it if there is none."""
+    """Return the traceback of ``error`` with only the lines of user code, or all of it without user code."""
     kept: TracebackType | None = None
     steps: list[TracebackType] = []
     step = error.__traceback__
@@ -180,8 +180,8 @@ def user_code(what: str) -> Iterator[None]:
 def check_part_imports(found: object, what: str) -> None:
     """Refuse a user component that imports Twisted. Log the necessary changes for a component that imports Scrapy.
 
-    If both are installed, the component can be created. But Twisted's reactor does not run, so a Deferred never fires,
-    and trawl does not know Scrapy's classes (``DropItem``, requests).
+    If Scrapy and Twisted are installed, the component can be created. But Twisted's reactor does not run, so a Deferred
+    never fires, and trawl does not know Scrapy's classes (``DropItem``, requests).
 
     Args:
         found: The component's class or function.

@@ -47,7 +47,7 @@ __all__ = [
 
 
 class ProjectSettings(CustomSettings):
-    """The settings that a project sets. Change them and pass them to ``CrawlerProcess``. Others have their defaults.
+    """The settings of a project, to change and to pass to ``CrawlerProcess``. Settings that are not set have defaults.
 
     As in Scrapy, an unknown name gives None, and a spider's ``custom_settings`` take precedence.
     """
@@ -103,7 +103,7 @@ def configure_logging(settings: Mapping[str, Any] | None = None, install_root_ha
     Raises:
         SettingsError: If a setting is unknown, or its value does not fit.
     """
-    # The crawls load the settings again and log the warnings.
+    # Drop the warnings here, because the crawls load the settings again and log them.
     values = load(*ambient(), Layer("settings", settings or {}), tell=lambda warning: None).of(ObserveSettings)
     if install_root_handler is not False and values.log_enabled:
         logging.basicConfig(level=values.log_level, format=values.log_format, datefmt=values.log_dateformat)
@@ -129,7 +129,7 @@ def get_crawler(
 
 
 def arg_to_iter(arg: Any) -> Iterable[Any]:
-    """Return ``arg`` as an iterable: empty for None, and only ``arg`` for a string, bytes, a mapping or one value."""
+    """Return an iterable: empty for None, ``[arg]`` for a string, bytes, mapping or single value, otherwise ``arg``."""
     if arg is None:
         return ()
     return arg if hasattr(arg, "__iter__") and not isinstance(arg, str | bytes | Mapping) else [arg]
@@ -162,7 +162,7 @@ def build_from_crawler(objcls: type[Any], crawler: Crawler, /, *args: Any, **kwa
 
 
 def create_instance(objcls: type[Any], settings: Any, crawler: Crawler | None, *args: Any, **kwargs: Any) -> Any:
-    """Return an instance, created with ``from_crawler`` or else ``from_settings`` if it exists, or the constructor."""
+    """Return an instance, created with ``from_crawler``, else ``from_settings``, else the constructor."""
     if crawler is not None and hasattr(objcls, "from_crawler"):
         return objcls.from_crawler(crawler, *args, **kwargs)
     if hasattr(objcls, "from_settings"):
@@ -181,7 +181,7 @@ def to_unicode(text: str | bytes, encoding: str | None = None, errors: str = "st
 
 
 def request_fingerprint(request: Request) -> str:
-    """Return the fingerprint of older versions of Scrapy, before :func:`fingerprint`, as a hexadecimal string."""
+    """Return the fingerprint as old versions of Scrapy compute it, without :func:`fingerprint`, in hexadecimal."""
     text = f"{request.method}{canonicalize_url(request.url)}".encode()
     return hashlib.sha1(text + request.body, usedforsecurity=False).hexdigest()
 

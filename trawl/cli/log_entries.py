@@ -2,8 +2,8 @@
 
 A crawl that runs for weeks has the same problem with thousands of hosts. The first entry of a kind is logged in full.
 Further entries of that kind within a minute are only counted. After that minute, one line reports their number, with
-the last entry as an example. Two entries are of the same kind if their message texts without arguments are equal. If
-they have tracebacks, the exceptions and lines must be equal too.
+the last entry as an example. Entries of one kind have the same message text, apart from its arguments. If they have
+tracebacks, their exceptions and lines are also the same.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class SafeFormatter(logging.Formatter):
     def formatException(
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     ) -> str:
-        """Format a traceback, starting at its first line of user code. Control characters are escaped."""
+        """Format a traceback, starting at its first line of user code. Controls other than line ends are escaped."""
         if ei[1] is not None and not self._shows_all:
             ei = (ei[0], ei[1], without_own_frames(ei[1]))
         return printable(super().formatException(ei), keeps_lines=True)

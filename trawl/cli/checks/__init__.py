@@ -50,8 +50,8 @@ def check_spider(
 
     Args:
         spider: The class.
-        is_moved: Whether the spider is treated as one written for Scrapy.
-        settings: The settings of its crawl. If the spider is moved, they are needed to check its project too.
+        is_moved: Whether to treat the spider as written for Scrapy.
+        settings: The settings of its crawl. With settings, the project of a moved spider is checked too.
     """
     source = SpiderSource(spider)
     found = {
@@ -82,7 +82,7 @@ def check_imports(path: str) -> Iterator[CheckMessage]:
 
 
 def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each import path in ``settings`` that can't be loaded or removed, or imports Twisted.
+    """Yield a sentence for each component in ``settings`` that can't be loaded, can't be removed, or imports Twisted.
 
     Names without a dot are skipped.
     """
@@ -109,8 +109,8 @@ def check_command(targets: Sequence[str]) -> int:
     """Check the spiders in ``targets`` and print one line for each error, ``FILE:LINE: message``.
 
     Returns:
-        The exit status. Differences from Scrapy are printed to standard error and do not count as errors. It is USAGE
-        if a target has no spider or if a file imports Scrapy, as for ``trawl crawl``.
+        The exit status. As for ``trawl crawl``, it is USAGE if a target has no spider or a file imports Scrapy.
+        Differences from Scrapy are not errors. They are printed to standard error.
     """
     spiders = 0
     wrong: list[str] = []
@@ -133,14 +133,14 @@ def check_command(targets: Sequence[str]) -> int:
                 differing += _hidden(spider, settings)
                 for finding in check_spider(spider, is_moved=moved, settings=settings):
                     (wrong if finding.is_wrong else differing).append(str(finding))
-    # After loading the spiders, which adds their folders to sys.path.
+    # Do this after the spiders are loaded, because loading adds their folders to sys.path.
     for place in filter(Path.is_dir, map(Path, targets)):
         imports = [str(finding) for path in files_in(place) for finding in check_imports(str(path))]
         status = USAGE if imports else status
         wrong += imports
     for line in dict.fromkeys(differing):
         typer.echo(printable(line), err=True)
-    for line in dict.fromkeys(wrong):  # report an error that several spiders share once
+    for line in dict.fromkeys(wrong):  # print an error of several spiders only once
         typer.echo(printable(line))
     if not wrong:
         typer.echo(f"{spiders} spider{'' if spiders == 1 else 's'}: nothing wrong")
@@ -150,7 +150,7 @@ def check_command(targets: Sequence[str]) -> int:
 def _files(target: str) -> list[str]:
     """Return the files in a folder that have spiders or can't be parsed.
 
-    An ``__init__.py`` without a spider is skipped, because ``spiders/*.py`` includes it.
+    An ``__init__.py`` without a spider is skipped, because the pattern ``spiders/*.py`` matches it.
     """
     place = Path(target)
     if place.is_dir():
@@ -160,7 +160,7 @@ def _files(target: str) -> list[str]:
 
 
 def _is_moved(spider: type[Spider]) -> bool:
-    """Return whether the settings treat the spider as moved. If they are wrong, the spider's imports decide."""
+    """Return whether the settings treat the spider as moved. If the settings are wrong, the spider's imports decide."""
     try:
         return is_moved_crawl(*ambient(spider=spider), of_spider(spider))
     except (SettingsError, PartLoadError):
@@ -176,7 +176,7 @@ def _settings_of(spider: type[Spider]) -> Settings | None:
 
 
 def _around(spider: type[Spider], moved: bool, settings: Settings | None) -> Iterator[str]:
-    """Yield errors in the settings around the spider, and in the classes and functions that its settings name."""
+    """Yield errors in settings outside the spider, and in the classes and functions that settings name."""
     own = Layer("own_settings", {}, own=getattr(spider, "own_settings", None) or {}, is_moved=moved)
     try:
         load(own)

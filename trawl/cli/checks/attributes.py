@@ -172,7 +172,7 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
 
 def _declared_around(spider: type[Spider]) -> Iterator[Layer]:
     """Yield the user's own settings that are declared outside the spider. The spider may set them too."""
-    with suppress(SettingsError):  # another check reports the wrong file
+    with suppress(SettingsError):  # another check reports an invalid file
         yield from (Layer(layer.source, {}, own=layer.own) for layer in ambient(spider=spider))
 
 
@@ -259,7 +259,7 @@ def _pattern(source: SpiderSource, attribute: str, i: int, pattern: str | re.Pat
 
 
 def _problem(spider: type[Spider], given: Any, by_name: Mapping[str, Any], count: int) -> str:
-    """Return why a rule can't call a function, or a method by its name; "" if it can."""
+    """Return the reason why a rule can't call a function or the named method; "" if it can."""
     if not given:
         return ""
     if not isinstance(given, str):

@@ -1,8 +1,8 @@
 """Checks of a project that was written for Scrapy: code and settings that behave differently in trawl.
 
-The checks read the files of the spider, of the classes that its settings name, and of the project's modules that these
-import. Each rule covers a difference that remains for moved crawls, and reports every line that is affected. One reader
-visits each file once. A rule is a few lines of the reader.
+The checks read the spider's file, the files of the classes that its settings name, and the modules of the project that
+these files import. Each rule is about one difference from Scrapy that remains in moved crawls, and reports every line
+that the difference affects. ``_Reader`` contains all rules and visits each file once.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class _Reader(ast.NodeVisitor):
     """Reads one file.
 
     Attributes:
-        found: Lines, each with the difference and whether the code must be changed.
+        found: The lines to report, each with the difference and whether the code must be changed.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        """Look for names of keys and statistics that trawl does not count as Scrapy does."""
+        """Look for names of meta keys and statistics that trawl does not count as Scrapy does."""
         if node.value == "retry_times" and _repeats_refusals(self._settings):
             self._tell(node, _TRIES)
         if not isinstance(node.value, str):
@@ -294,7 +294,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Look for keys of meta, because a dict is often created before the request."""
+        """Look for keys of ``meta`` in each dict, because a dict is often created before its request."""
         for key in node.keys:
             self._key_of_meta(key)
         self.generic_visit(node)
@@ -431,7 +431,7 @@ def _caught(handler: ast.ExceptHandler) -> Sequence[ast.expr]:
 
 
 def _proxies(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield values for a key ``proxy``, because no request is sent to the proxy's address itself."""
+    """Yield the values of keys ``proxy``. Such an address is never the target of a request."""
     for node in nodes:
         if isinstance(node, ast.Dict):
             yield from (value for key, value in zip(node.keys, node.values, strict=True) if _is_text(key, "proxy"))

@@ -1,4 +1,4 @@
-"""Checks that a crawl can create its classes, by creating them as a crawl does.
+"""Checks that a crawl can create the classes in its settings, by creating them as a crawl does.
 
 The module is separate because this is the only check that runs user code. Only :mod:`trawl.cli.checks` imports it.
 """
@@ -48,7 +48,7 @@ _UNTOUCHED = {
     "THROTTLING_SHARED": False,
     "WARC_FILE": "",
 }
-"""Settings of a crawl that is only tried. It opens no files."""
+"""Settings of a trial crawl, so that it opens no files."""
 
 _SINGLE = (
     *("DUPEFILTER_CLASS", "REQUEST_FINGERPRINTER_CLASS", "RETRY_PREDICATE", "SOFT_BLOCK_DETECTOR"),
@@ -58,11 +58,11 @@ _SINGLE = (
 
 
 def check_made(spider: type[Spider]) -> Iterator[str]:
-    """Yield a sentence for the spider, and for each class its settings name, if a crawl could not create it.
+    """Yield a sentence for each class that a crawl could not create: the spider, and classes that its settings name.
 
-    The code of a crawl creates the classes one by one, without starting a crawl. If a spider needs arguments, it is
-    replaced by a copy without its constructor. Errors in other user code may then be caused by the missing constructor,
-    so they are not reported.
+    The same code as in a crawl creates the classes one by one, but no crawl starts. If the spider needs arguments, a
+    copy of the spider without its constructor is used. Then errors in other user code are not reported, because the
+    missing constructor may be their cause.
     """
     layers = (*ambient(spider=spider), of_spider(spider))
     settings, defaults = load(*layers, tell=_ignore), load()
@@ -92,7 +92,7 @@ def check_made(spider: type[Spider]) -> Iterator[str]:
 
 
 def _opened(settings: Settings) -> Iterator[Callable[[], object]]:
-    """Yield functions that raise if a setting needs a missing extra or name server. Opens no files."""
+    """Yield functions that raise an error if an extra or name server that a setting needs is missing. Opens no files."""
     transport, cache = settings.of(TransportSettings), settings.of(CacheSettings)
     yield partial(TransportRouter, transport)
     if transport.dns_resolver == "dnspython":
@@ -109,7 +109,7 @@ def _opened(settings: Settings) -> Iterator[Callable[[], object]]:
 
 
 def _refusal(spider: type[Spider], layers: Sequence[Layer], parts: Mapping[str, object]) -> Exception | None:
-    """Return the error that creating a crawl with only these classes raises; None if it raises none."""
+    """Create a crawl with only these classes. Returns the error, or None if there was none."""
     settings = load(*layers, Layer("trawl check", {**_UNTOUCHED, **parts}), tell=_ignore)
     disabled, logging.root.manager.disable = logging.root.manager.disable, logging.CRITICAL
     try:
@@ -153,7 +153,7 @@ async def _wrong_feeds(spider: type[Spider], settings: Settings) -> list[Excepti
         try:
             for options in feed_options(values, spider_name=spider.name, started_utc=now):
                 Feed(options, started_utc=now)
-                Feed(attrs.evolve(options, batch_items=0, batch_bytes=0), started_utc=now)  # the file of a batch
+                Feed(attrs.evolve(options, batch_items=0, batch_bytes=0), started_utc=now)  # a batch's file name
                 if options.is_remote:
                     store_of(options)
                 if settings["JOB_DIR"]:

@@ -55,7 +55,7 @@ _LATER = (Awaitable, Coroutine)
 
 
 def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Iterable[str]) -> Iterator[CheckMessage]:
-    """Report annotations that do not fit the kind of callback, or whose item type differs from the spider's."""
+    """Report return annotations that do not fit the kind of callback or the item type of the spider."""
     items = item_type_of(spider)
     for name in callbacks:
         function = inspect.getattr_static(spider, name)
@@ -89,7 +89,7 @@ def _returned(function: Callable[..., Any]) -> Any:
     """Return the return annotation of a function; ``empty`` if there is none or it can't be evaluated."""
     try:
         return get_type_hints(function).get("return", inspect.Parameter.empty)
-    except Exception:  # a name that only type checkers see, or any error in an evaluated string
+    except Exception:  # a name that exists only for type checkers, or an error in a string
         return inspect.Parameter.empty
 
 
@@ -304,7 +304,7 @@ _KINDS: Mapping[str, Callable[[object], bool]] = {
 
 
 def _kinds_of(spider: type[Spider], source: SpiderSource) -> dict[str, str]:
-    """Return the spider's methods that are generators or coroutines, each with its name in :data:`_KINDS`."""
+    """Return the spider's methods that are generators or coroutines, each with its kind, a key of :data:`_KINDS`."""
     kinds: dict[str, str] = {}
     for method in source.methods():
         name = method.node.name
@@ -316,7 +316,7 @@ def _kinds_of(spider: type[Spider], source: SpiderSource) -> dict[str, str]:
 
 
 def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collection[str]) -> Iterator[CheckMessage]:
-    """Report requests and items that never reach the crawl, and calls that can't work in it.
+    """Report requests and items that never reach the crawl, and calls that can't work in a crawl.
 
     Args:
         spider: The class.
@@ -370,7 +370,7 @@ def _wrong_outputs(
 
 
 def _whole(call: ast.Call, kinds: Mapping[str, str], *, is_async: bool) -> str:
-    """Return the problem with yielding the result of a call; "" if there is none."""
+    """Return the problem if a callback yields the result of this call; "" if there is none."""
     shown = f"{_path_of(call.func)}(...)"
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     is_own = isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "self"
@@ -449,7 +449,7 @@ def _placeholder(call: ast.Call) -> str:
 
 
 def _path_of(node: ast.expr) -> str:
-    """Return the dotted path of a function, such as ``self.crawl.fetch``. After an expression, only the last name."""
+    """Return the dotted path of a function, such as ``self.crawl.fetch``. After an expression, return the last name."""
     if isinstance(node, ast.Attribute):
         before = _path_of(node.value)
         return f"{before}.{node.attr}" if before else node.attr

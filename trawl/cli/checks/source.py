@@ -69,7 +69,7 @@ class Method:
 
 
 class SpiderSource:
-    """The source of a spider's class and of its bases, without trawl's own.
+    """The source of a spider's class and of its bases, except trawl's classes.
 
     Args:
         spider: The class. Without readable source, every location is the first line of its file.
