@@ -1,13 +1,13 @@
 """Scrapy's classes that projects name or derive from: downloader middleware and duplicate filters.
 
 A subclass of a middleware is an entry of ``DOWNLOADER_MIDDLEWARES`` like any class with Scrapy's methods. As in Scrapy,
-an entry of None removes its base class. The classes themselves, by path or as objects, name the built-in middleware
-(:data:`trawl.middleware.BUILT_IN`).
+an entry of None removes its base class. If an entry is one of these classes itself, as a path or as an object, it means
+the built-in middleware (:data:`trawl.middleware.BUILT_IN`).
 
 For ``DUPEFILTER_CLASS`` and ``REQUEST_FINGERPRINTER_CLASS`` the engine calls one function that returns the seen mark of
 a request (:func:`marks`). A filter that only defines which requests are equal returns marks, and the frontier stores
 the marks, even in a job. A filter that remembers requests itself, for example in a database, is called once per
-request. Jobs can't rely on such a filter, so a job with one is refused.
+request. Jobs can't rely on such a filter, so a job with such a filter is refused.
 
 :mod:`trawl.compat` exports the classes, and loads this module on first use.
 """
@@ -78,7 +78,7 @@ class UserAgentMiddleware:
 
 
 class RetryMiddleware:
-    """Retries failed requests at most ``max_retry_times`` times. The throttle's backoff also applies to them.
+    """Retries failed requests at most ``max_retry_times`` times. The throttle's backoff also applies to retries.
 
     Attributes:
         max_retry_times: ``RETRY_TIMES``.
@@ -211,7 +211,7 @@ class RedirectMiddleware(BaseRedirectMiddleware):
         """
         crawler = self.crawler
         handled = getattr(getattr(crawler, "spider", None), "handle_httpstatus_list", ())
-        now_utc = getattr(crawler, "now_utc", partial(datetime.now, UTC))  # the crawler of a test may not have it
+        now_utc = getattr(crawler, "now_utc", partial(datetime.now, UTC))  # a test's crawler may lack this method
         return _answered(redirect(self._values(), now_utc, frozenset(handled)), request, response)
 
 
@@ -231,7 +231,7 @@ class MetaRefreshMiddleware(BaseRedirectMiddleware):
 
 
 def _answered(middleware: Middleware, request: Request, response: Response) -> Request | Response:
-    """Return the response or request that a middleware makes from a response. It may only await ``fetch``."""
+    """Return the response or request that a middleware makes from a response. It must only await ``fetch``."""
 
     async def fetch(sent: Request) -> Outcome:  # noqa: ASYNC124 - a Fetch is asynchronous
         return Outcome(sent, response=response)
@@ -321,7 +321,9 @@ class RFPDupeFilter(BaseDupeFilter):
 
 
 def marks(crawler: Crawler, *, has_job: bool) -> Callable[[Request], bytes | None]:
-    """Return the function that makes seen marks. A mark of None means always new; an empty mark means already seen.
+    """Return the function that makes seen marks.
+
+    A request with the mark None is always new. A request with an empty mark is always a duplicate.
 
     Args:
         crawler: The crawl. ``REQUEST_FINGERPRINTER_CLASS`` replaces its ``request_fingerprinter``.

@@ -7,8 +7,8 @@ Then:
 ===================================  =======================================================================
 pending                              next
 ===================================  =======================================================================
-something                            the next round, when nothing is pending any more
-nothing, and ``DontCloseSpider``     the next round, after :data:`PAUSE` seconds, as in Scrapy
+something                            the receivers are called again when nothing is pending
+nothing, and ``DontCloseSpider``     the receivers are called again after :data:`PAUSE` seconds, as in Scrapy
 nothing                              the crawl ends, for the reason of ``CloseSpider`` if one is raised
 ===================================  =======================================================================
 
@@ -78,7 +78,7 @@ class CompatHooks(Hooks):
     def __init__(self, crawl: Crawl, check: ItemCheck | None) -> None:
         self._middleware: SpiderMiddleware | None = None
         if chosen := crawl.settings["SPIDER_MIDDLEWARES"]:
-            from trawl.compat.middleware import spider_middleware  # noqa: PLC0415 - for crawls with some
+            from trawl.compat.middleware import spider_middleware  # noqa: PLC0415 - for crawls with spider middleware
 
             made = spider_middleware(chosen, crawl)
             self._middleware = made if made.inputs else None
@@ -139,7 +139,7 @@ class CompatHooks(Hooks):
             try:
                 errors = await crawler.signals.send(IDLE, spider=self._spider)
             finally:
-                await store(given)  # noqa: ASYNC102 - shielded, until the crawl is cancelled
+                await store(given)  # noqa: ASYNC102 - store() is shielded until the crawl is cancelled
         if not self._crawl.is_idle:
             return True
         if any(isinstance(error, DontCloseSpider) for error in errors):  # overrides CloseSpider, as in Scrapy

@@ -1,9 +1,9 @@
 """Messages of a moved crawl: header values that equal their bytes, and URLs that are joined as written.
 
-Scrapy's header values are bytes, but moved spiders may already use strings. :class:`HeaderText` works as both, and
-``trawl check`` finds code that needs real bytes (``b", ".join(...)``). :class:`ScrapyResponse` joins URLs without
-normalizing them, so that URLs in items stay the same. :func:`with_messages` adds a middleware to a moved crawl. The
-middleware passes such messages to callbacks, errbacks and ``fetch()``, and sets the ``meta`` keys that Scrapy sets.
+Scrapy's header values are bytes, but moved spiders may already use strings. A :class:`HeaderText` works as a string and
+as bytes, and ``trawl check`` finds code that needs real bytes (``b", ".join(...)``). :class:`ScrapyResponse` joins URLs
+without normalizing them, so that URLs in items stay the same. :func:`with_messages` adds a middleware to a moved crawl.
+The middleware passes such messages to callbacks, errbacks and ``fetch()``, and sets the ``meta`` keys that Scrapy sets.
 :func:`show` prepares messages for the methods of middleware classes. Other crawls do not load this module.
 """
 
@@ -91,7 +91,7 @@ class HeaderText(str):
     def __bytes__(self) -> bytes:
         try:
             return self.encode("latin-1")
-        except UnicodeEncodeError:  # encode it as it is sent
+        except UnicodeEncodeError:  # use the encoding in which it would be sent
             return self.encode()
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
@@ -174,7 +174,7 @@ class ScrapyResponse(Response):
 
     @property
     def base_url(self) -> str:
-        """The base URL of links on the page; the URL of the response if it is not text."""
+        """The base URL of links on the page; the URL of the response if the response is not text."""
         if self._base_url is None and _is_binary(self):
             self._base_url = self.url
         return super().base_url
@@ -182,7 +182,7 @@ class ScrapyResponse(Response):
     def urljoin(self, url: str) -> str:
         """Return ``url`` joined to the base URL as written (RFC 3986, section 5.2), so URLs in items stay the same.
 
-        A request for the URL is sent to its normalized form (:meth:`Response.urljoin <trawl.http.Response.urljoin>`).
+        A request for this URL uses the URL's normalized form (:meth:`Response.urljoin <trawl.http.Response.urljoin>`).
         """
         return urljoin(self.base_url, url)
 
@@ -190,8 +190,8 @@ class ScrapyResponse(Response):
         """Return a request for a link, like :meth:`Response.follow <trawl.http.Response.follow>`.
 
         Raises:
-            ValueError: Like that method. Also for ``mailto:``, ``javascript:`` and other URLs without ``//``, as in
-                Scrapy.
+            ValueError: As in that method. Also if the URL is a ``mailto:``, ``javascript:`` or other URL without
+                ``//``, as in Scrapy.
         """
         if isinstance(url, str) and _is_binary(self):  # a binary response has no encoding
             return _with_place(Request(url, callback, base=self.url, **options))
@@ -201,7 +201,8 @@ class ScrapyResponse(Response):
         """Return the requests for many links, like :meth:`Response.follow_all <trawl.http.Response.follow_all>`.
 
         Raises:
-            ValueError: Like that method, and like :meth:`follow` when the iteration reaches the link.
+            ValueError: As in that method. Also as in :meth:`follow`, but only when the iteration reaches the wrong
+                link.
         """
         return map(_with_place, super().follow_all(*given, **options))
 
@@ -252,8 +253,8 @@ def _key(name: Any) -> str:
     return key
 
 
-# Characters after the host that w3lib escapes but a normalized URL keeps (WHATWG URL, section 1.3). The host may be in
-# brackets.
+# Matches URLs with a character after the host that w3lib escapes but a normalized URL keeps (WHATWG URL, section 1.3).
+# Brackets around the host do not match.
 _UNESCAPED = re.compile(r"[^/]+//[^/]*/.*[][|\\^`{}]")
 
 
@@ -273,7 +274,7 @@ def show_headers(message: Request | Response | None) -> None:
 
 
 def _show_written_url(request: Request, response: Response | None) -> None:
-    """Remove a slash that the URL did not have as written, as in Scrapy.
+    """Remove the final slash from a URL that was written without a slash, as in Scrapy.
 
     Called when the request will not be sent again.
     """
@@ -288,7 +289,7 @@ def _show_written_url(request: Request, response: Response | None) -> None:
 
 
 def _fail(outcome: Outcome, error: Exception) -> None:
-    """Set a middleware's error as a failure, so that the errback can use ``check`` and ``value``."""
+    """Set a middleware's error as a Failure in the outcome, so that the errback can use ``check`` and ``value``."""
     failure: Any = Failure(error)
     outcome.error = failure
 

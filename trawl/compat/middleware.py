@@ -8,14 +8,14 @@ last argument. The differences from Scrapy:
 * A returned request replaces the current request in one step. It is checked for duplicates unless it has
 ``dont_filter``, as in Scrapy.
 * While ``process_request`` awaits, for example its own fetch, the request holds no place in its scopes.
-* Once an inner middleware has replaced a request (a retry, a redirect), the outer middleware is not called.
+* If an inner middleware replaces a request (a retry, a redirect), the outer middleware is not called.
 
 ``SPIDER_MIDDLEWARES`` names hooks (:mod:`trawl.engine.hooks`) and spider middleware classes, which become hooks. Two of
 their methods wrap ``start()``: ``process_start``, and its older form ``process_start_requests``. The older method is a
 plain generator over a plain iterator, so it can't await. It therefore wraps the start URLs or ``start_requests()``
-before these become asynchronous. So it is always nearer to the spider than any ``process_start``, whatever its number.
-A spider that overrides ``start()`` may await in it, so such a spider is refused together with the older method, as in
-Scrapy.
+before these become asynchronous. So the older method is always nearer to the spider than any ``process_start``,
+whatever its number in the setting. A spider that overrides ``start()`` may await in it, so such a spider is refused
+together with the older method, as in Scrapy.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
         middleware: The object.
         spider: The argument ``spider`` of methods that accept it.
         show: Called with the arguments before the methods are called; None to pass them unchanged.
-        inside: One list, shared by all middleware of a crawl. If ``process_request`` returns a response, the middleware
-            further inside also sees it, although it did not see the request, as in Scrapy.
+        inside: A list that all middleware of a crawl shares. If ``process_request`` returns a response, inner
+            middleware also gets this response, although it did not get the request, as in Scrapy.
     """
     if not any(callable(getattr(middleware, name, None)) for name in _METHODS):
         return None
@@ -129,7 +129,7 @@ class _Adapted:
     """The middleware that an object with Scrapy's methods becomes.
 
     Attributes:
-        may_respond: It has ``process_request``, which may return a response.
+        may_respond: Whether the object has ``process_request``, which may return a response.
     """
 
     def __init__(self, middleware: Middleware, *, may_respond: bool) -> None:
@@ -141,10 +141,10 @@ class _Adapted:
 
 
 def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method | None:
-    """Return a method that is called with ``taken`` arguments, and also with the spider if it accepts it.
+    """Return a function that calls a method with ``taken`` arguments, and with the spider if the method accepts it.
 
     Raises:
-        SettingsError: If it accepts neither.
+        SettingsError: If the method can't be called with these arguments.
     """
     if method is None:
         return None
@@ -191,7 +191,7 @@ async def _before(method: _Method, request: Request, name: str) -> Outcome | Non
 
 
 async def _after(method: _Method, request: Request, outcome: Outcome, name: str) -> None:
-    """Set the result of ``process_response``. Its errors bypass every ``process_exception``, as in Scrapy."""
+    """Call ``process_response`` and use its result. Its errors bypass every ``process_exception``, as in Scrapy."""
     answer = await awaited(method(request, outcome.response))
     if answer is None:
         raise TypeError(f"{name}.process_response returned None: return the response or a request, or raise")
@@ -217,8 +217,8 @@ class SpiderMiddleware:
 
     Attributes:
         inputs: Their methods ``process_spider_input``, in the order of the calls.
-        outputs: The hooks around callbacks, starting next to the spider.
-        start: The hooks around ``start()``, starting next to the spider.
+        outputs: The hooks around callbacks. The first hook is nearest to the spider.
+        start: The hooks around ``start()``. The first hook is nearest to the spider.
         sees_errors: Whether an object has ``process_spider_exception``.
     """
 
@@ -242,7 +242,7 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
     """Create the objects of ``SPIDER_MIDDLEWARES``.
 
     Args:
-        setting: The entries with their numbers. High numbers are next to the spider.
+        setting: The entries with their numbers. The entry with the highest number is nearest to the spider.
         crawl: The argument of ``from_crawler``.
 
     Raises:
@@ -281,7 +281,7 @@ def check_start_kept(setting: Mapping[Any, float | None]) -> None:
     """Refuse to remove Scrapy's ``StartSpiderMiddleware``, because trawl always marks start requests.
 
     Raises:
-        SettingsError: If the setting has None for it.
+        SettingsError: If the setting has None for this class.
     """
     for entry, order in setting.items():
         if order is None and isinstance(entry, str) and entry.partition(".")[2] == _START:
@@ -309,19 +309,19 @@ def _function(found: Any, entry: object) -> Hook:
 
 def _is_of_another_kind(found: Any) -> bool:
     """Return True for a plain generator function and for an async function without ``yield``."""
-    functions = (found, getattr(found, "__call__", None))  # noqa: B004 - the method itself, to be looked at
+    functions = (found, getattr(found, "__call__", None))  # noqa: B004 - the method is only inspected
     return any(inspect.isgeneratorfunction(each) or inspect.iscoroutinefunction(each) for each in functions)
 
 
 def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
-    """Return one hook for objects with Scrapy's methods, starting next to the spider.
+    """Return one hook for all objects with Scrapy's methods. The first object is nearest to the spider.
 
     ``process_spider_output`` may be a generator or an async generator. A plain generator gets the outputs when the
     callback has ended. An error of the callback is passed to each ``process_spider_exception`` in turn. An error of a
-    ``process_spider_output`` is only passed to the objects further out. If a method returns outputs, the original
-    outputs simply end for the objects nearer to the spider, and the returned outputs go to the next object further out.
-    Otherwise, the error is raised in all objects further out. The outputs of an errback without a response bypass the
-    hook.
+    ``process_spider_output`` is only passed to the objects further out. If one of these methods returns outputs, these
+    go to the next object further out. For the objects nearer to the spider, the original outputs simply end. If no
+    method returns outputs, the error is raised in all objects further out. The outputs of an errback without a response
+    bypass the hook.
 
     Args:
         middleware: The objects.
@@ -374,7 +374,7 @@ def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
             async for output in outputs:
                 if isinstance(output, Request) and type(output.meta_get("depth")) is _Depth:
                     del output.meta["depth"]
-                yield output  # noqa: ASYNC119 - whoever asks for outputs closes their generator
+                yield output  # noqa: ASYNC119 - the caller closes this generator
 
     return hook
 
@@ -406,7 +406,7 @@ def _output_method(found: Any, spider: object) -> Callable[[Response, AsyncItera
 
 
 async def _taken(outputs: AsyncIterator[Any]) -> Iterator[Any]:
-    """Return the outputs as a plain iterator after all were produced. Their error is raised after the last one."""
+    """Wait for all outputs, and return a plain iterator over them. Their error is raised at its end."""
     given: list[Any] = []
     failure: Exception | None = None
     try:
@@ -428,7 +428,7 @@ def _start_hooks(hooks: Iterable[object], spider: Spider) -> list[StartHook]:
     """Return the hooks around ``start()``: each object's ``process_start`` or ``process_start_requests``.
 
     Args:
-        hooks: Hooks, or objects with Scrapy's methods, starting next to the spider.
+        hooks: Hooks, or objects with Scrapy's methods. The first is nearest to the spider.
         spider: The spider. ``process_start_requests`` gets it if it accepts it.
 
     Raises:

@@ -68,7 +68,7 @@ ERROR_KEYS = (
     "throttling_errors",
     "scope_errors",
 )
-"""The statistics that the progress adds up as "errors"."""
+"""The statistics whose sum is the number of errors in the progress."""
 
 
 @attrs.frozen(kw_only=True)
@@ -79,10 +79,10 @@ class Progress:
         at: Seconds since the start of the crawl.
         pages: Responses so far.
         items: Items so far.
-        queued: Pending requests, whatever they wait for.
+        queued: Pending requests, for any reason.
         in_flight: Requests in flight.
         errors: Errors so far: the sum of :data:`ERROR_KEYS`.
-        waiting: What most waiting requests wait for, in words: ``"a.example delay 0.4 s"``.
+        waiting: The most frequent reasons why requests wait, in words: ``"a.example delay 0.4 s"``.
         held: Requests that wait for anything other than a free slot.
     """
 
@@ -144,7 +144,7 @@ def progress_line(now: Progress, speed: Speed) -> str:
 
 
 def waiting_words(now: Progress) -> str:
-    """Return what requests wait for: ``37 waiting: a.example delay 0.4 s; b.example Retry-After 12 s``."""
+    """Return the reasons why requests wait: ``37 waiting: a.example delay 0.4 s; b.example Retry-After 12 s``."""
     return f"{number_words(now.held)} waiting: {'; '.join(now.waiting)}" if now.waiting else ""
 
 
@@ -162,7 +162,7 @@ def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> li
         stats: The crawl's statistics.
     """
     pages, items = _count(stats, "response_count"), _count(stats, "item_scraped_count")
-    intervals = max(pages - 1, 0)  # as a scope's rate: two pages in a second, with a delay of 1 s, are not 2/s
+    intervals = max(pages - 1, 0)  # as in a scope's rate: two pages sent 1 s apart are 1 page/s, not 2
     runs, counted = _count(stats, "job_run_count"), elapsed  # statistics add up over the runs of a job
     words = duration_words(elapsed)
     if runs > 1:

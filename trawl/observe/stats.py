@@ -82,7 +82,7 @@ class Stats:
             setattr(self.times, part, seconds if isinstance(seconds, int | float) else 0.0)
 
     def _read(self) -> dict[str, Stat]:
-        """Return all values with the current times. The times are added up elsewhere, to save five sums per page."""
+        """Return all values with the current times. The times are copied only here, not after each page."""
         for part in _PARTS:
             seconds = getattr(self.times, part)
             if seconds:
@@ -123,7 +123,7 @@ class Stats:
         return dict(sorted(self._read().items()))
 
     def storable(self) -> dict[str, Stat]:
-        """Return a copy of the values that a job can store. A spider may have set others, such as a date."""
+        """Return a copy of the values that a job can store. Other values of a spider, such as a date, are left out."""
         values: dict[str, Any] = {**self._read()}
         return {key: value for key, value in values.items() if isinstance(value, int | float | str | None)}
 

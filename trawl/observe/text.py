@@ -25,8 +25,9 @@ __all__ = [
     "without_passwords",
 ]
 
-# DEL and C1; marks that change the direction of text (Unicode TR 36, "Trojan Source"), the shapes of digits, or
-# annotations; line and paragraph separators; invisible tags; lone surrogates, which no encoder accepts.
+# Characters that are always escaped: DEL and C1; marks for the direction of text (Unicode TR 36, "Trojan Source"), for
+# the shapes of digits, or for annotations; line and paragraph separators; invisible tags; lone surrogates, which no
+# encoder accepts.
 _NEVER = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ud800-\udfff\U000e0001"
 
 _UNSAFE = re.compile(f"[\x00-\x1f{_NEVER}]")

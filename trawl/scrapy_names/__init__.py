@@ -88,8 +88,8 @@ class Unsupported:
     """An attribute of Scrapy's class that trawl's class does not have. Reading it raises an error with a replacement.
 
     It is a class attribute with the name of the missing attribute. ``hasattr`` returns False, and an instance or a
-    subclass may have an attribute of this name. Classes hide it from type checkers (``if not TYPE_CHECKING``), which
-    then report the name.
+    subclass may have an attribute of this name. Classes define it inside ``if not TYPE_CHECKING``, so that type
+    checkers report the name.
 
     Args:
         words: The replacement, as the end of a sentence.

@@ -1,7 +1,7 @@
 """The import lines of a file that was written for Scrapy, and the necessary changes to them.
 
 A file is parsed and not run. Lines inside ``try`` and ``if`` are only included on request, because a file that also
-works without Scrapy may have such lines there.
+works without Scrapy may import Scrapy there.
 
 Other packages import these names from :mod:`trawl.scrapy_names`.
 """
@@ -42,9 +42,9 @@ class Change:
     """One import line, and the lines to replace it with.
 
     Attributes:
-        line: Its number, from 1.
+        line: The number of the line, from 1.
         before: The import as it is written, joined to one line.
-        after: The lines that replace it; empty if no import remains.
+        after: The new lines; empty if no import remains.
         words: A sentence of advice for each name that trawl does not have.
     """
 
@@ -190,7 +190,7 @@ class Hint:
 def hint(error: BaseException) -> Hint | None:
     """Return the changes to the file whose import failed; None if the error has nothing to do with Scrapy.
 
-    An import from trawl counts if it names something that only Scrapy has.
+    An error of an import from trawl also has to do with Scrapy if only Scrapy has the imported name.
     """
     if not isinstance(error, ImportError):
         return None

@@ -1,10 +1,11 @@
 """Moved spiders: how they are recognized, the defaults of their crawls, and Scrapy's names of settings.
 
-Behavior that would be wrong for a native spider applies only to moved spiders. Most of it is the default of an ordinary
-setting in :data:`MOVED_DEFAULTS`, which :func:`trawl.settings.load` uses below every other source. ``SCRAPY_COMPAT`` is
-one of these settings, so that ``settings["SCRAPY_COMPAT"]`` shows whether a crawl is moved.
+Behavior that would be wrong for a native spider applies only to moved spiders. Most of this behavior is controlled by
+ordinary settings. :data:`MOVED_DEFAULTS` has the defaults of these settings for moved crawls, and
+:func:`trawl.settings.load` uses them below every other source. ``SCRAPY_COMPAT`` is one of these settings, so that
+``settings["SCRAPY_COMPAT"]`` shows whether a crawl is moved.
 
-Every crawl loads this module, so it needs none of the tables of advice.
+Every crawl loads this module, so it does not import the tables of advice.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _NAMES_FACE = re.compile(rf"\btrawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b
 def is_moved(spider_class: type) -> bool:
     """Return whether a spider's imports show that its file was written for Scrapy.
 
-    The files of its class and of all base classes count, except trawl's own. One must contain ``import trawl as
-    scrapy``, or import from a module in :data:`FACES`. If the setting ``SCRAPY_COMPAT`` is true or false, it decides
-    instead.
+    Checks the files of the spider's class and of its base classes, except trawl's files. A spider is moved if one of
+    these files contains ``import trawl as scrapy``, or imports from a module in :data:`FACES`. The result is not used
+    if the setting ``SCRAPY_COMPAT`` is true or false.
 
     Args:
         spider_class: The spider's class.
@@ -59,7 +60,7 @@ def _is_moved(module: ModuleType) -> bool:
 
 
 def _imports_face(file: str | None) -> bool:
-    """Return whether a file imports one of :data:`FACES`. The imported names alone do not show their origin."""
+    """Return whether a file imports one of :data:`FACES`. The names in a loaded module do not show their origin."""
     try:
         text = Path(file or "").read_text("utf-8")
         nodes = list(ast.walk(ast.parse(text))) if _NAMES_FACE.search(text) else []
@@ -73,7 +74,7 @@ def _imports_face(file: str | None) -> bool:
 _PART_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "SPIDER_MIDDLEWARES")
 
 RENAMED: Mapping[str, str] = {"DOWNLOAD_SLOTS": "THROTTLING_SCOPES", "JOBDIR": "JOB_DIR"}
-"""Scrapy's names of settings that mean the same as a setting of trawl, with trawl's name."""
+"""Scrapy's settings that have another name in trawl, with trawl's name."""
 
 DISABLED: Mapping[str, Mapping[str, object]] = {
     # In seconds, as in Scrapy's download handlers.
@@ -96,7 +97,7 @@ DISABLED: Mapping[str, Mapping[str, object]] = {
     "spidermiddlewares.referer.RefererMiddleware": {"REFERER_ENABLED": False},
     "spidermiddlewares.urllength.UrlLengthMiddleware": {"URLLENGTH_LIMIT": 0},
 }
-"""Scrapy's components that are not middleware in trawl, with the settings that replace None for them.
+"""Scrapy's components that are not middleware in trawl, with the settings that turn off the component in trawl.
 
 The names are without ``scrapy.``.
 """
@@ -154,10 +155,10 @@ def renamed(values: Mapping[str, object], decode: Callable[[str], object]) -> Ma
 
 
 def disabled_by(values: Mapping[str, object]) -> dict[str, tuple[object, str]]:
-    """Return the settings that None for Scrapy's components changes.
+    """Return the settings that change because a list of components has None for one of Scrapy's components.
 
-    The values are pairs of the new value and the name of the setting that has the None. As in Scrapy, None takes
-    precedence over the setting. For example, ``ROBOTSTXT_OBEY`` is ignored without ``RobotsTxtMiddleware``.
+    The result has a pair for each setting: the new value, and the name of the list with the None. As in Scrapy, None
+    takes precedence over the setting. For example, ``ROBOTSTXT_OBEY`` is ignored if ``RobotsTxtMiddleware`` is None.
 
     Args:
         values: Settings by name. Lists of components are mappings.

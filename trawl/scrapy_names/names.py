@@ -2,7 +2,7 @@
 
 Keys are dotted names without ``scrapy.``. Most names are in a module of the same name in trawl, and :data:`MOVED` lists
 the other names. :data:`REPLACEMENTS` has advice on names that trawl does not have. Advice on a module applies to
-everything below it that does not have its own entry. Names that trawl has are never looked up there.
+everything below it that does not have its own entry. Names that trawl has are never looked up in this table.
 """
 
 from __future__ import annotations
@@ -315,7 +315,7 @@ def place(module: str, name: str) -> Place | None:
 
 
 def as_written(module: str, name: str) -> Place | None:
-    """Return the place of ``from trawl.MODULE import NAME`` if that works as it is written; otherwise None.
+    """Return the place of ``from trawl.MODULE import NAME`` if this import works; otherwise None.
 
     Args:
         module: The module without ``trawl.``; "" for trawl itself.
@@ -368,8 +368,8 @@ def class_advice(path: str) -> str:
     """Return the replacement of a Scrapy class named in a setting; "" if there is no advice on it.
 
     Args:
-        path: Its import path, such as ``scrapy.downloadermiddlewares.offsite.OffsiteMiddleware``. Only the module
-            counts.
+        path: Its import path, such as ``scrapy.downloadermiddlewares.offsite.OffsiteMiddleware``. Only its module is
+            used.
     """
     root, _, module = path.rpartition(".")[0].partition(".")
     return REPLACEMENTS.get(module, "") if root == "scrapy" else ""

@@ -64,7 +64,7 @@ def without_meta(annotation: Any) -> tuple[Any, tuple[msgspec.Meta, ...]]:
 
 
 def members_of(annotation: Any) -> tuple[Any, ...]:
-    """Return the members of a union; any other type is its own only member."""
+    """Return the members of a union; for any other type, return only the type."""
     inner, _ = without_meta(annotation)
     if get_origin(inner) in (Union, types.UnionType):
         return get_args(inner)
@@ -240,7 +240,7 @@ def _fields(kind: Any) -> Mapping[str, Any] | None:
 
 
 def _of_key(path: str, key: object, fields: Iterable[str]) -> str:
-    """Return what to write instead of an unknown key, as the end of a sentence."""
+    """Return the replacement of an unknown key, as the end of a sentence."""
     if words := scrapy_names.key_advice(path, key):
         return f", which is Scrapy's: {words}"
     close = nearest(str(key), fields)
@@ -296,7 +296,7 @@ def from_text(text: str, annotation: Any, path: str) -> Any:
     """Convert a string to ``annotation``.
 
     Raises:
-        SettingsError: If no reading of the string fits. The message describes its reading as JSON.
+        SettingsError: If the string does not fit in any of these ways. The message is about the value as JSON.
     """
     readings = [from_json(text), text]
     inner = [without_meta(member)[0] for member in members_of(annotation)]

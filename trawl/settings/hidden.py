@@ -35,7 +35,8 @@ class _Switch:
         is_off: Returns whether a value turns the other settings off.
         words: Description of such a value, for the message.
         hidden: The names of the other settings. A name that ends in ``_`` is a prefix.
-        is_option: Whether an option of ``trawl crawl`` often sets it. If so, it is only checked when a crawl starts.
+        is_option: Whether an option of ``trawl crawl`` often sets this setting. If so, it is only checked when a crawl
+            starts.
     """
 
     name: str
@@ -187,7 +188,7 @@ def _switched_off(settings: Settings, *, is_whole: bool) -> Iterator[str]:
             and _is_set(settings, name)
             and name not in told
             and _is_one(name, switch.hidden)
-            # A false or missing value expects no effect.
+            # With a false value or None, no effect is expected.
             and settings[name] not in (False, None)
         ]
         if names:
@@ -196,7 +197,7 @@ def _switched_off(settings: Settings, *, is_whole: bool) -> Iterator[str]:
 
 
 def _unsent(settings: Settings) -> Iterator[str]:
-    """Yield a sentence for each setting that hides the crawler's name."""
+    """Yield a sentence for each setting of the crawler's name that another setting hides."""
     if _is_set(settings, "CONTACT") and settings["CONTACT"] and settings["CONTACT"] not in settings["USER_AGENT"]:
         yield "CONTACT has no effect: USER_AGENT is set; name it there, or leave USER_AGENT out"
     headers = {name.lower() for name in settings["DEFAULT_REQUEST_HEADERS"]}
@@ -227,7 +228,7 @@ def _out_of_reach(settings: Settings) -> Iterator[str]:
 
 
 def _of_spider(settings: Settings, spider: object) -> Iterator[str]:
-    """Yield the settings that an attribute of the spider overrides."""
+    """Yield a sentence for each setting that an attribute of the spider overrides."""
     overriding = (("download_delay", "DOWNLOAD_DELAY"), ("handle_httpstatus_list", "HTTPERROR_ALLOWED_CODES"))
     for attribute, name in overriding:
         own = getattr(spider, attribute, None)
@@ -237,7 +238,7 @@ def _of_spider(settings: Settings, spider: object) -> Iterator[str]:
 
 
 def _of_autothrottle(settings: Settings, throttling: ThrottlingSettings) -> Iterator[str]:
-    """Yield what keeps AutoThrottle from a delay or a concurrency that it is set to."""
+    """Yield a sentence for each setting that keeps AutoThrottle from its configured delay or concurrency."""
     if not throttling.autothrottle_enabled:
         return
     slots, slots_name = throttling.concurrent_requests_per_domain, "CONCURRENT_REQUESTS_PER_DOMAIN"
@@ -256,7 +257,7 @@ def _of_autothrottle(settings: Settings, throttling: ThrottlingSettings) -> Iter
 
 
 def _of_longest_delays(settings: Settings, throttling: ThrottlingSettings) -> Iterator[str]:
-    """Yield each maximum of a learned delay that the configured delay of a host is above."""
+    """Yield a sentence for each maximum of learned delays that is below the configured delay of hosts."""
     delay = throttling.download_delay
     for name in ("THROTTLING_ROBOTSTXT_MAX_DELAY", "THROTTLING_RATELIMIT_MAX_DELAY", "BACKOFF_MAX_DELAY"):
         if _is_set(settings, name) and 0 < settings[name] < delay:
@@ -270,7 +271,7 @@ _OF_FEEDS = {
 
 
 def _of_feeds(settings: Settings) -> Iterator[str]:
-    """Yield the defaults of feeds that each feed overrides."""
+    """Yield a sentence for each default of feeds that every feed overrides."""
     for name, key in _OF_FEEDS.items():
         feeds = settings["FEEDS"].values()
         if feeds and _is_set(settings, name) and all(options.get(key) is not None for options in feeds):
@@ -332,9 +333,9 @@ def _of_scopes(throttling: ThrottlingSettings) -> Iterator[str]:
 
 
 def _without_scope(settings: Settings, throttling: ThrottlingSettings) -> Iterator[str]:
-    """Yield a sentence for each setting that only gives a default for scopes with a key, if no scope has the key.
+    """Yield a sentence for each setting that only affects scopes with a certain key, if no scope has this key.
 
-    A user's manager may set keys, so nothing is reported with such a manager.
+    If the user has replaced a manager, nothing is reported, because this manager may set keys.
     """
     if _is_set(settings, "THROTTLING_MANAGER") or _is_set(settings, "THROTTLING_SCOPE_MANAGER"):
         return

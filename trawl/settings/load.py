@@ -146,7 +146,8 @@ def _with_none(values: Mapping[str, object]) -> Mapping[str, object]:
 def is_moved_crawl(*layers: Layer) -> bool:
     """Return whether a crawl with the settings of ``layers`` runs a spider that was written for Scrapy.
 
-    ``SCRAPY_COMPAT`` of the last layer that sets it decides. If it is None, the spider's imports decide.
+    The last layer that sets ``SCRAPY_COMPAT`` decides. If no layer sets it or its value is None, the spider's imports
+    decide.
 
     Args:
         layers: The sources, weakest first.
@@ -178,8 +179,9 @@ def ambient(
     Args:
         directory: The folder where the search for pyproject.toml starts; by default the working directory.
         environ: The environment; by default that of the process.
-        spider: The spider's class. The pyproject.toml nearest to its file takes precedence if it has ``[tool.trawl]``.
-            A warning is logged if the working directory has another one, or if the file belongs to another user.
+        spider: The spider's class. If the pyproject.toml nearest to the spider's file has ``[tool.trawl]``, it takes
+            precedence. A warning is logged if the working directory has another pyproject.toml with settings, or if the
+            used file belongs to another user.
 
     Raises:
         SettingsError: If pyproject.toml can't be read.
@@ -210,7 +212,7 @@ def _other_owner(path: Path) -> int | None:
 
 
 def _nearer(beside: Layer, here: Layer) -> Layer:
-    """Return the project settings next to the spider if there are any, or else those of the working directory."""
+    """Return the project settings next to the spider if there are any, otherwise those of the working directory."""
     if beside.source == here.source or not (beside.values or beside.own):
         return here
     if here.values or here.own:
@@ -287,7 +289,7 @@ def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
 def _definition(
     name: object, layer: Layer, own: Mapping[str, SettingInfo], tell: Callable[[str], object]
 ) -> SettingInfo | None:
-    """Return the definition of ``name``; None if it is ignored."""
+    """Return the definition of ``name``; None if the setting is ignored."""
     if isinstance(name, str) and name in known():
         return known()[name]
     if isinstance(name, str) and (reason := scrapy_names.setting_advice(name)):
@@ -323,7 +325,7 @@ def _spot(name: str, layer: Layer) -> str:
 
 
 def line_of(name: str, source: str, spider: type | None = None) -> tuple[str, int]:
-    """Return the file and the line that set a setting; the source and 0 if no file does.
+    """Return the file and the line that set a setting; the source and 0 if no file sets it.
 
     Args:
         name: The setting.
@@ -351,7 +353,7 @@ def _value(value: object, definition: SettingInfo, layer: Layer) -> Any:
 
 def _composed(kind: type[msgspec.Struct], values: Mapping[str, Any]) -> msgspec.Struct:
     """Return one section with the given values. Its class checks combinations of fields."""
-    # Avoid msgspec.structs.fields(): it evaluates annotations, half a millisecond per section and load.
+    # Avoid msgspec.structs.fields(): it evaluates annotations, which takes half a millisecond per section at each load.
     fields = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
     own = {field: values[name] for field, name in fields if name in values}
     try:

@@ -67,7 +67,7 @@ class Section:
 
     Attributes:
         title: The heading in the reference.
-        value: The package's class of settings, with their defaults.
+        value: The class of the package's settings. It has their defaults.
     """
 
     title: str
@@ -220,7 +220,7 @@ DEFAULT = "default"
 """The source of a value that is not set."""
 
 MOVED_DEFAULT = "moved from Scrapy"
-"""The source of a value that is not set, in a crawl that was moved from Scrapy, if its default differs."""
+"""The source of a value that is not set, if the default is special for crawls that were moved from Scrapy."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -360,7 +360,10 @@ class Settings(Mapping[str, Any]):
         return {} if value is None else dict(value)
 
     def _found(self, name: str, default: Any, empty: Any) -> Any:
-        """Return the value; for an unknown name the default, or ``empty`` for a Scrapy setting or a moved crawl.
+        """Return the value.
+
+        For an unknown name, return the default. Without a default, return ``empty`` if the name is a Scrapy setting or
+        the crawl is moved.
 
         Raises:
             UnknownSetting: If there is neither a setting with this name nor a default.
@@ -427,7 +430,7 @@ def _short(value: bytes) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a string for a value that is the same in every process."""
+    """Return a string for a value. The string is the same in every process."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(sorted(f'{_text(key)}: {_text(each)}' for key, each in value.items()))}}}"
     if isinstance(value, set | frozenset):

@@ -2,10 +2,10 @@
 
 The clock stops while a task can run, and jumps to the next timer when no task can run. Trio calls
 ``deadline_to_sleep_time`` only when no task is runnable, so this call makes the jump. :class:`trio.testing.MockClock`
-jumps one loop iteration later, after a check for :func:`trio.testing.wait_all_tasks_blocked`, which takes a fifth of
-the time of a simulated crawl. Here, tasks in :func:`~trio.testing.wait_all_tasks_blocked` wake when there are no more
-timers. In that case, the loop sleeps for a microsecond, so that :class:`trawl.testing.guard.GuardInstrument` notices
-that nothing will ever happen.
+jumps one loop iteration later, because it first looks for tasks in :func:`trio.testing.wait_all_tasks_blocked`. This
+takes a fifth of the time of a simulated crawl. With the clock of this module, such tasks wake only when no timer is
+left. Then the loop sleeps for a microsecond, and :class:`trawl.testing.guard.GuardInstrument` detects that the crawl is
+stuck.
 
 The clock itself wakes the tasks that wait for a simulated response. A cancel scope for each exchange would take a tenth
 of the time.
@@ -15,9 +15,9 @@ in a new process. Trio has two private switches for this, which Hypothesis uses 
 of tasks before the shuffle, and the other is the random generator of the shuffle. Only this module changes them, and it
 restores both.
 
-The tasks of requests run in the order in which the requests were granted, so that tests can assert the order of sends
-at the same time. The switches belong to the process, so simultaneous simulations share them. The seed of the first
-simulation applies, and the last one restores the switches.
+The tasks of requests run in the order in which the requests were granted, so that tests can assert the order of
+simultaneous sends. The switches belong to the process, so simultaneous simulations share them. The seed of the first
+simulation applies, and the last simulation to end restores the switches.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SORTED = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR = "_r"
 
 _REQUEST = "trawl.engine.worker.Worker.run"
-"""The name of a request's task."""
+"""The name of the Trio tasks that run requests."""
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def seeded_scheduling(seed: int | str) -> Iterator[None]:
 
 @contextmanager
 def seeded_scheduling_here(seed: int | str) -> Iterator[None]:
-    """Do the same inside a running Trio program, starting with the next batch of tasks. Blocks may overlap.
+    """Run tasks in a seeded order inside a running Trio program, from the next batch of tasks on. Blocks may overlap.
 
     Raises:
         RuntimeError: If this version of Trio does not have the switches.
@@ -114,10 +114,10 @@ def _switches() -> tuple[object, random.Random]:
 
 
 START = 100_000.0
-"""The first time of the clock, in seconds. It is large, so that a default of 0.0 is clearly in the past."""
+"""The time at which the clock starts, in seconds. It is large, so that a default of 0.0 is clearly in the past."""
 
 NO_TIMER = 1e-6  # real seconds to sleep when no timer is set
-JUMPS = 16  # check for a real thread at one of this many jumps
+JUMPS = 16  # look for real threads once in this many jumps
 
 
 class VirtualClock(trio.abc.Clock):
@@ -133,7 +133,7 @@ class VirtualClock(trio.abc.Clock):
         self.suspect: Callable[[], None] | None = None
         self._now: float = START
         self._jumps = 0
-        # A heap of times and tasks. The list is empty if the task was cancelled.
+        # A heap of entries: a time, a number, and a list with a task. The list is empty if the task was cancelled.
         self._sleepers: list[tuple[float, int, list[trio.lowlevel.Task]]] = []
         self._next = count().__next__
 

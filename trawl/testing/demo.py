@@ -2,8 +2,8 @@
 
 ``trawl demo`` serves the site, and simulated webs can include it as a host. Its pages use the elements and classes that
 are common in crawling tutorials (``div.quote``, ``article.product_pod``, ``li.next a``). The quotes come from books
-whose copyright has ended. The same requests get the same responses in each run, because one class serves both the real
-and the simulated server and only reads the clock that it is given.
+whose copyright has ended. One class serves both the real and the simulated server, and reads only the given clock. So
+the same requests get the same responses in each run.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Book:
 
     @property
     def digest(self) -> bytes:
-        """A hash of the title. Its product code, price and other values are derived from it."""
+        """A hash of the title. The book's product code, price and other values are derived from this hash."""
         return hashlib.blake2b(self.title.encode(), digest_size=8).digest()
 
     @property

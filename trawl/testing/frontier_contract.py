@@ -10,8 +10,9 @@ Derive a test class and override :meth:`FrontierContract.store`. pytest then fin
             with tempfile.TemporaryDirectory() as directory:
                 yield lambda: opened(directory)      # an async context manager that gives the frontier
 
-If several processes share a store, run the suite on a wrapper that presents all of them as one frontier. Its calls must
-return only after each process has received the records that others stored for it.
+If several processes share a store, run the suite on a wrapper that presents the frontiers of all processes as one
+frontier. A call of the wrapper must return only after each process has received the records that other processes stored
+for it.
 
 Each test creates its own store and runs Trio on a virtual clock. The last test needs Hypothesis.
 """
@@ -91,7 +92,7 @@ class FrontierContract:
     steps: int = 30
 
     def store(self) -> AbstractContextManager[Opener]:
-        """Create an empty store for the duration of the block. Its value opens a frontier on the store."""
+        """Return a context manager. It creates an empty store, and its value opens a frontier on this store."""
         raise NotImplementedError("override store(): it makes an empty store, and its value opens a frontier on it")
 
     def on(self, *bodies: Body) -> None:
@@ -208,7 +209,7 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_a_long_lane_comes_out_in_its_order_through_many_small_leases(self, frontier: Frontier) -> None:
-        """The lane is longer than any store keeps in memory, and urgent records are pushed in between."""
+        """The lane has more records than any store keeps in memory. Meanwhile, urgent records are pushed."""
         await frontier.push_many([make_record(str(i)) for i in range(300)])
         leased: list[str] = []
         for turn in range(150):
@@ -263,7 +264,7 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_a_record_with_a_time_of_its_own_is_in_no_lane_before_it_is_due(self, frontier: Frontier) -> None:
-        """The record is held until then. It is already stored and counts as pending."""
+        """Until the record is due, it is held outside the lane. It is already stored and counts as pending."""
         now = trio.current_time()
         late, later, soon = make_record("late"), make_record("later"), make_record("soon")
         late.not_before, later.not_before = now + 1000.0, now + 2000.0

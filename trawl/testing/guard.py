@@ -3,10 +3,10 @@
 The virtual clock jumps whenever all tasks wait. While a real thread works for 20 ms, an hour of virtual time could
 pass, and every measured time would be wrong. So a simulated crawl that uses real I/O or threads ends with an error.
 
-This affects only code in the context of a simulated crawl, that is, its tasks and the threads that Trio starts for
-them. An audit hook of the interpreter detects sockets, DNS lookups and new processes of any library (Python, "Audit
-events table"). A hook can't be removed, so it is installed with the first simulation of a process, and does nothing
-outside simulations. ``trio.to_thread.run_sync`` and ``threading.Thread.start`` are wrapped while a simulation runs.
+Only code in the context of a simulated crawl is checked, that is, its tasks and the threads that Trio starts for them.
+An audit hook of the interpreter detects sockets, DNS lookups and new processes of any library (Python, "Audit events
+table"). A hook can't be removed, so it is installed with the first simulation of a process, and does nothing outside
+simulations. ``trio.to_thread.run_sync`` and ``threading.Thread.start`` are wrapped while a simulation runs.
 
 :class:`GuardInstrument` detects threads that Trio starts in other ways, and crawls that wait forever. In a simulation
 no event comes from outside, so if no task can run and no timer is set, nothing will ever happen.
@@ -64,7 +64,7 @@ class Guard:
 
     Attributes:
         scope: The cancel scope of the crawl, cancelled at the first error.
-        error: The first error, caused by a refused use or raised by a handler; None if there was none.
+        error: The first error: a refused use of real I/O, or an error that a handler raised; None if there was none.
     """
 
     __slots__ = ("error", "scope")
@@ -93,7 +93,7 @@ def guarded() -> Iterator[Guard]:
     """Refuse real I/O by code that runs or is started inside the block. Must be used in a Trio program.
 
     Raises:
-        NotSimulated: At the end of the block, if a use was refused, even if user code has caught the error.
+        NotSimulated: If real I/O was refused. Raised at the end of the block, even if user code has caught the error.
         Exception: If a handler's error ended the crawl.
     """
     _install_hook()
@@ -104,7 +104,7 @@ def guarded() -> Iterator[Guard]:
             yield guard
     except BaseException as error:
         if guard.error is not None and isinstance(error, Exception):
-            raise guard.error from None  # noqa: ASYNC104 - what it replaces is an Exception
+            raise guard.error from None  # noqa: ASYNC104 - the replaced error is an Exception
         raise
     finally:
         _active.reset(token)
@@ -175,7 +175,7 @@ def _refusing(start: Callable[[threading.Thread], None]) -> Callable[[threading.
     return refusing
 
 
-THREAD_TURNS, STUCK_TURNS = 16, 256  # check one of this many iterations of Trio's loop (50 per ms)
+THREAD_TURNS, STUCK_TURNS = 16, 256  # check once in this many iterations of Trio's loop (50 per ms)
 
 
 class Stuck(RuntimeError):
@@ -183,7 +183,7 @@ class Stuck(RuntimeError):
 
 
 class GuardInstrument(trio.abc.Instrument):
-    """Ends a simulated crawl that waits forever or uses a thread, through its guard.
+    """Ends a simulated crawl, through its guard, if the crawl waits forever or uses a thread.
 
     A context manager around the crawl.
 
@@ -215,7 +215,7 @@ class GuardInstrument(trio.abc.Instrument):
             self._clock.suspect = None
 
     def _look(self) -> None:
-        """Check this loop iteration only, because an instrument in every iteration would take 2 % of a page's time."""
+        """Install the instrument for one loop iteration. In every iteration, it would take 2 % of a page's time."""
         self._look_for_threads()
         trio.lowlevel.add_instrument(self)
 

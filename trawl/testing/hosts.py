@@ -133,11 +133,11 @@ class Outage:
         start: Seconds since the start of the crawl.
         end: Seconds since the start of the crawl; ``inf`` for an outage without end.
         status: The status code of the responses during the outage.
-        error: An error instead of responses. A connection error comes before the send, and any other error instead of
-            the response.
+        error: An error instead of responses. A connection error happens before the send. Any other error replaces the
+            response.
         retry_after: The ``Retry-After`` header of the responses; None if there is none.
-        latency: Seconds until responses and errors. None uses the host's latency, or its ``connect`` for connection
-            errors.
+        latency: Seconds until responses and errors. None uses the host's latency, or the host's ``connect`` for
+            connection errors.
 
     Raises:
         ValueError: If the outage ends before it starts, or a number is out of range.
@@ -310,8 +310,8 @@ class Host:
         answer: The response for all other paths if there is no handler.
         connect_error: The error of new connections, or a function of the request that returns one or None.
         outages: Its outages.
-        is_implied: Whether the host was only added implicitly, by a page.
-        address: The IP address of its name, which hosts may share; "" for its own address.
+        is_implied: Whether the host exists only because a page on it was added.
+        address: The IP address of its name. Several hosts may have the same address. "" selects an unused address.
     """
 
     name: str

@@ -85,7 +85,7 @@ DIALECTS: Mapping[str, Callable[[LimitState], dict[str, str]]] = {
 }
 """The headers of each dialect: IETF drafts 00-06, 07 and 08-11 of RateLimit, and three vendor dialects."""
 
-NEARLY = 1e-9  # tolerated gap of a token, so that rounding does not refuse sends every 1 / rate seconds
+NEARLY = 1e-9  # missing part of a token that rounding may cause for sends every 1 / rate seconds
 
 
 def _as_changes(changes: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:

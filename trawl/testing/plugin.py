@@ -1,4 +1,4 @@
-"""The pytest plugin. pytest loads it wherever trawl is installed, so it is short and no module imports it.
+"""The pytest plugin. pytest loads it if trawl is installed, so it is short. No other module imports it.
 
 The fixture ``simulated_web`` is an empty web. With it and :func:`trawl.testing.simulate`, a test of a spider's
 throttling takes five lines. The report of a failed test shows the sends::

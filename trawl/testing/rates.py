@@ -97,7 +97,7 @@ class Panel:
 def window_for(span: float, sends: int, max_windows: int = MAX_WINDOWS) -> float:
     """Return the length of a window in seconds.
 
-    It is 1, 2 or 5 times a power of ten, so that a window has at least five sends on average.
+    The length is 1, 2 or 5 times a power of ten, and a window has at least five sends on average.
 
     Args:
         span: Seconds to divide into windows.
@@ -154,7 +154,7 @@ def draw_rates(
         title: The heading.
         start: The first second shown.
         end: The last second shown.
-        omitted: Number of scopes that are not shown. A line below the graphs states it.
+        omitted: Number of scopes that are not shown. It is written below the graphs.
         width: Width in pixels.
         height: Height of each graph in pixels, without its heading and its axis.
     """

@@ -56,10 +56,10 @@ class Send(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         url: The URL.
         method: The method.
         host: The name of the host's scope.
-        slot: Its slot in the scope of its host (or address), from 1; 0 if it has none there (``dont_throttle``, or
-            other scopes).
+        slot: Its slot in the scope of its host or address, from 1; 0 if it has no slot in such a scope (because of
+            ``dont_throttle``, or because it uses other scopes).
         scopes: The amount charged to each scope.
-        slots: Its slot in each of these scopes.
+        slots: Its slot in each scope.
         status: The status code of the response; None without a complete response.
         error: The class name of the error; None if there was none.
     """
@@ -162,7 +162,7 @@ def timeline(sends: Sequence[Send], most: int = MAX_ROWS) -> str:
 
     Args:
         sends: The sends, in order.
-        most: Maximum number of lines. The number of further sends follows.
+        most: Maximum number of lines. If there are more sends, a last line has their number.
     """
     if not sends:
         return "no sends"
@@ -217,7 +217,7 @@ class Span:
 
 
 def merge_stretches(stretches: Iterable[Span]) -> Sequence[Span]:
-    """Merge overlapping periods of the same scope, slot and kind. Within a scope, periods of slots come first."""
+    """Merge overlapping periods of the same scope, slot and kind. In a scope, periods of slots come first."""
     made: list[Span] = []
     for stretch in sorted(stretches, key=_order):
         last = made[-1] if made else None
@@ -235,7 +235,7 @@ def _order(stretch: Span) -> tuple[str, bool, str, int, float, float]:
 _KINDS: dict[str, Kind] = {"delay": "delay", "robots": "robots", "backoff": "backoff", "hint": "hint", "quota": "quota"}
 
 _Closed = tuple[str, float, float, float, Kind, str, int]
-"""Scope, start, end, latest end with jitter, kind, source, and slot or 0."""
+"""A closed period: scope, start, end, latest end with jitter, kind, source, and slot or 0."""
 
 
 class ScopeTracker:

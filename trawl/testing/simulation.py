@@ -60,7 +60,8 @@ Errors = Literal["raise", "collect"]
 class SimulationFailed(ExceptionGroup, AssertionError):
     """The spider failed in a simulation: a callback or start() raised, an item was lost, or a host is unknown.
 
-    An exception group of the errors. A note of each error names its request or item. The run itself is ``web.latest``.
+    An exception group of the errors. A note of each error names its request or item. ``web.latest`` is the result of
+    the run.
     """
 
     def derive(self, excs: Sequence[Exception]) -> SimulationFailed:  # type: ignore[override]
@@ -117,7 +118,7 @@ class Simulation:
     def most_in_flight(self, scope: str | None = None) -> int:
         """Return the maximum number of sends in flight at once, in ``scope`` or in total.
 
-        Intervals exclude their ends.
+        If a send ends when another send starts, they do not count as simultaneous.
         """
         sends = self.sends if scope is None else self.of(scope)
         changes = sorted([(send.time, 1) for send in sends] + [(send.finished, -1) for send in sends])
@@ -128,7 +129,7 @@ class Simulation:
         return most
 
     def rate(self, scope: str) -> float:
-        """Return the sends per second between the first and the last send of ``scope``; 0.0 for fewer than two."""
+        """Return the sends per second from the first to the last send of ``scope``; 0.0 for fewer than two sends."""
         times = self.times(scope)
         return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0
 
@@ -143,8 +144,9 @@ class Simulation:
 
         Args:
             scope: Its id.
-            window: Seconds of a window. The last window is between half and one and a half times as long. None selects
-                1, 2 or 5 times a power of ten, with at most 200 windows and at least five sends per window on average.
+            window: Length of a window in seconds. The last window is between half and one and a half times as long.
+                None selects 1, 2 or 5 times a power of ten, so that there are at most 200 windows, with at least five
+                sends on average.
 
         Raises:
             ValueError: If the window is not more than 0.
@@ -231,16 +233,17 @@ class Simulation:
         """Draw the rate of each scope over time, and the limit of its server. Returns the picture as SVG text.
 
         Bars are requests per second, with refused requests in red. The server's limit is a dashed line (see
-        :meth:`limit`). The picture has a light and a dark version, as the reader's browser prefers.
+        :meth:`limit`). The picture is light or dark, as the reader's browser prefers.
 
         Args:
-            path: A file to write the picture to: SVG, or PNG if its name ends in ``.png`` (light, two pixels for one);
+            path: A file to write the picture to: SVG, or PNG if its name ends in ``.png`` (light, twice as large);
                 None for no file.
             title: The heading; None for the spider's name.
             start: The first second to show.
             end: The last second to show; None for the end of the crawl.
             scopes: The scopes to show, in this order. None shows the 12 busiest scopes and the number of the others.
-            window: Seconds of a window. None selects the window of :meth:`rates` for the busiest scope shown.
+            window: Length of a window in seconds. None selects the length that :meth:`rates` would choose for the
+                busiest scope shown.
             width: Width in pixels.
             height: Height of each graph in pixels, without its heading and its axis.
 
@@ -331,7 +334,7 @@ async def crawl_web(
     errors: Errors,
     spider_args: Mapping[str, Any],
 ) -> Simulation:
-    """Do the same in a Trio program on a virtual clock. See :meth:`trawl.testing.SimulatedWeb.crawl`. A checkpoint."""
+    """Run a spider as in :meth:`trawl.testing.SimulatedWeb.crawl`, in a Trio program with a virtual clock."""
     if not isinstance(trio.lowlevel.current_clock(), MockClock):
         raise RuntimeError("a simulated crawl needs a virtual clock: give the test the fixture autojump_clock")
     with seeded_scheduling_here(seed):
@@ -427,12 +430,12 @@ class ErrorCollector(logging.Handler):
         _collecting.reset(self._token)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the error of a record, unless another crawl of this program logs it."""
+        """Keep the error of a record, unless another crawl of this program has logged the record."""
         handlers = [*logging.getLogger("trawl").handlers, *logging.getLogger().handlers]
         last = logging.lastResort
         is_alone = handlers[0] is self and all(isinstance(handler, ErrorCollector) for handler in handlers)
-        # Python prints the warnings of a program without log handlers. Do the same, because the program did not add
-        # this one.
+        # Python prints warnings if a program has no log handler. This collector is a handler that the program did not
+        # add, so print the warnings here.
         if is_alone and last is not None and record.levelno >= last.level:
             last.handle(record)
         if record.levelno < logging.ERROR or _collecting.get() is not self:
@@ -449,7 +452,7 @@ class ErrorCollector(logging.Handler):
             async for event in events:
                 if not isinstance(event, RequestFailed):
                     self._told.append(event)
-                elif not event.request.url.endswith("/robots.txt"):  # the pages that wait for robots.txt fail too
+                elif not event.request.url.endswith("/robots.txt"):  # the pages that wait for it fail too
                     host = host_scope(event.request.url)
                     self._heard[host] = event.request.errback is not None and self._heard.get(host, True)
 

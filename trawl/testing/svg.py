@@ -82,7 +82,7 @@ def line(x1: float, y1: float, x2: float, y2: float, **style: str | float) -> st
 
 
 def text(x: float, y: float, words: str, **style: str | float) -> str:
-    """Return text that starts at a point of its base line. ``text_anchor`` can make it end or center there."""
+    """Return text that starts at a point of its base line. ``text_anchor`` can make the text end or center there."""
     return f"<text{_attributes({'x': x, 'y': y, **style})}>{escape(printable(words))}</text>"
 
 
@@ -141,7 +141,7 @@ def axis_step(span: float, max_parts: int) -> float:
 
 
 def axis_marks(start: float, end: float, max_parts: int = 12) -> list[tuple[float, str]]:
-    """Return round times from ``start`` to ``end``, with labels of the same number of digits."""
+    """Return round times from ``start`` to ``end``, each with a label. All labels have the same number of decimals."""
     step = axis_step(end - start, max_parts)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     first, last = math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9)
@@ -296,7 +296,7 @@ def draw(
 
 
 def _place_tracks(tracks: Sequence[Track]) -> tuple[list[_TrackBox], float]:
-    """Return the tracks from top to bottom, and the end of the last one."""
+    """Return the tracks from top to bottom, and the lower end of the last track."""
     places: list[_TrackBox] = []
     y = TOP
     for track in tracks:

@@ -1,14 +1,14 @@
 """The simulated transport. A web describes its servers, and the run clock provides its times.
 
-Theory of operation of one exchange; each step takes time::
+Theory of operation. An exchange has the following steps, and each step takes time::
 
     connect (new connection only) ──► send: on_sent, limits, handler ──► headers ──► last byte
        or a connection error             or refused                       or an error instead
 
 At the send, the transport computes the duration of the exchange and whether a timeout ends it. One sleep covers the
 duration, so a request needs one timer and no task, unless its handler is async. After a complete response, the
-connection becomes idle. It is reused while it is kept alive, the most recent connection first. The settings of the real
-transport provide the timeouts and the maximum size of bodies.
+connection becomes idle. It can be reused until its ``keep_alive`` ends. The connection that was used last is reused
+first. The settings of the real transport provide the timeouts and the maximum size of bodies.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class SimulatedTransport:
     Attributes:
         send_log: The sends.
         begun_at: The time of the start of the run, on the run clock; None before the first send.
-        on_bug: Called with an error of a handler before it is raised, to end the crawl. Otherwise, the engine would
-            only fail that request.
+        on_bug: Called with an error of a handler, to end the crawl, before the error is raised. Otherwise, only that
+            request would fail.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class SimulatedTransport:
         return rounded(now - self.begun_at)
 
     async def _connect(self, exchange: _RequestState) -> Outcome | None:
-        """Open a new connection. Returns the outcome if that fails. A checkpoint only if it takes time or fails."""
+        """Open a new connection. Returns the outcome if that fails. A checkpoint only if this takes time or fails."""
         host, request = exchange.site.host, exchange.request
         duration = draw_seconds(host.connect, request, exchange.site.random)
         failure = host.connect_error
@@ -283,7 +283,7 @@ class SimulatedTransport:
         return None if failure is None else exchange.failed(failure, cause, trio.current_time())
 
     def _report(self, exchange: _RequestState, on_sent: OnSent) -> bool | float | None:
-        """Record the send and call ``on_sent``. Returns its result. The send counts only if the result is falsy."""
+        """Record the send and return the result of ``on_sent``. The send counts only if the result is falsy."""
         exchange.sent_at = now = trio.current_time()
         exchange.row = row = SendRecord(exchange.request.url, exchange.request.method, now)
         self.send_log.sending = row
@@ -311,7 +311,7 @@ class SimulatedTransport:
         ended_at = trio.current_time()
         if error is not None:
             outcome = exchange.failed(error, cause, ended_at)
-            if error is answer.error:  # for an archive: all that came before the error
+            if error is answer.error:  # the bytes before the error, for an archive
                 outcome.received = response_head(answer.protocol, answer.status, answer.headers), answer.body
             return outcome
         outcome = self._whole(exchange, answer, fields, now + first_byte, ended_at)

@@ -1,10 +1,10 @@
 """The exchanges in WARC files (ISO 28500), for a simulated web that replays them.
 
-The parser and decoders of the real transport read the responses, so that a replay produces the same bytes as the crawl:
-non-ASCII header values, repeated headers, chunks and compressed bodies. Some other archivers store a body without the
-chunked framing or compression that its headers declare. Such files are read as far as possible. If a response ended
-early with an error, its record contains the error, and the replay fails in the same way. Without an error,
-``WARC-Truncated`` sets the flag of the response.
+The parser and decoders of the real transport read the responses, so that a replay produces the same bytes as the crawl,
+for example for non-ASCII header values, repeated headers, chunks and compressed bodies. Some other archivers store a
+body without the chunked framing or compression that its headers declare. Such files are read as far as possible. If a
+response ended early with an error, its record contains the error, and the replay fails in the same way. If the record
+has no error, the field ``WARC-Truncated`` becomes a flag of the response.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _error(field: str) -> DownloadError | None:
 def _message(block: bytes, *, is_head: bool) -> tuple[str, int, _Fields, bytes]:
     """Return protocol, status code, headers and body of a response, without chunked framing.
 
-    The code is 0 if there is no response.
+    The status code is 0 if there is no response.
     """
     end, start = end_of_head(block)
     if end is None:

@@ -45,7 +45,7 @@ TEST_NETWORK = IPv4Network("198.18.0.0/15")
 
 
 class SimulatedWeb:
-    """Hosts and pages on the virtual clock.
+    """Simulated hosts and pages that respond in virtual time.
 
     >>> web = SimulatedWeb()
     >>> web.add_page("http://a.example/", title="A", links=["/b"])
@@ -104,21 +104,21 @@ class SimulatedWeb:
         """Add a host. By default, every path returns status code 200 with an empty HTML page.
 
         Args:
-            host: Its name, with a port to add only that port. It is matched like throttling scopes, by ``host:port``
-                and then by ``host``.
+            host: Its name. With a port, only this port is added. Requests find their host like their throttling scope,
+                by ``host:port`` and then by ``host``.
             latency: Seconds from the send to the last byte, or a function of the request, or a distribution.
             connect: Seconds that a new connection takes before the send. Idle connections are reused.
             keep_alive: Seconds that an idle connection stays open.
-            limit: Its rate limit, or several limits that a request must all pass.
+            limit: Its rate limit, or several limits. A request must pass all of them.
             handler: Called with every request that has no page and is not for ``/robots.txt``, when it is sent. It may
                 be async, and can read ``url``, ``method``, ``headers`` and ``body`` of the request.
             robots: The text of ``/robots.txt``, or its complete response; None for a 404.
             status: The status code of paths without a page or handler.
-            body: Their body.
-            headers: Their headers.
+            body: The body of these paths.
+            headers: The headers of these paths.
             connect_error: The error of new connections, or a function of the request that returns one or None.
             outages: Outages, or pairs of start and end in seconds since the start of the crawl.
-            address: The IP address of its name, which hosts may share; "" for its own address.
+            address: The IP address of its name. Several hosts may have the same address. "" selects an unused address.
 
         Raises:
             ValueError: If the host already exists or a value is out of range.
@@ -206,7 +206,7 @@ class SimulatedWeb:
         By default, hosts have addresses in 198.18.0.0/15, which is reserved for tests (RFC 2544).
 
         Raises:
-            OSError: If the host does not exist, as ``socket.gaierror``.
+            OSError: If the host does not exist. The error is a ``socket.gaierror``.
         """
         await trio.lowlevel.checkpoint()
         literal = _literal(host)

@@ -80,7 +80,7 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PageTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """A page; see :meth:`trawl.testing.SimulatedWeb.add_page`. ``file`` is read instead of ``body``."""
+    """A page; see :meth:`trawl.testing.SimulatedWeb.add_page`. ``file`` names a file with the body."""
 
     links: list[str] = []
     title: str = ""

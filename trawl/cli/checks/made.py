@@ -92,7 +92,7 @@ def check_made(spider: type[Spider]) -> Iterator[str]:
 
 
 def _opened(settings: Settings) -> Iterator[Callable[[], object]]:
-    """Yield functions that raise an error if an extra or name server that a setting needs is missing. Opens no files."""
+    """Yield functions that raise if an extra or name server that a setting needs is missing. Opens no files."""
     transport, cache = settings.of(TransportSettings), settings.of(CacheSettings)
     yield partial(TransportRouter, transport)
     if transport.dns_resolver == "dnspython":
