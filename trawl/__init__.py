@@ -115,7 +115,7 @@ _PARTS = frozenset(
         "utils",
     }
 )
-"""Modules that can be used without being imported by name."""
+"""Modules that are loaded on first use, so that ``import trawl`` is enough to use them."""
 
 if not TYPE_CHECKING:  # a type checker should report a misspelled name
 

@@ -2,7 +2,7 @@
 
 import sys
 
-if not sys.flags.safe_path:  # otherwise a file in the working directory would hide modules with the same name
+if not sys.flags.safe_path:  # search the working directory last, so that its files hide no modules
     sys.path.append(sys.path.pop(0))
 
 from trawl.cli import main

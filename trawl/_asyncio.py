@@ -103,11 +103,11 @@ class _TrioGuest:
         _GUESTS.pop(self._loop, None)
         try:
             self.closed.set_result(ended.unwrap())
-        except BaseException as error:  # noqa: ASYNC103 - the waiting crawls raise it, such as KeyboardInterrupt
+        except BaseException as error:  # noqa: ASYNC103 - such as KeyboardInterrupt; the waiting crawls raise it
             self.closed.set_exception(error)
 
     async def run(self, crawl: Callable[[], Awaitable[CrawlResult]]) -> CrawlResult:
-        """Run a crawl in the Trio run, and wait for its end."""
+        """Run a crawl inside the Trio run, and wait until the crawl ends."""
         result: asyncio.Future[CrawlResult] = self._loop.create_future()
         scope = trio.CancelScope()
 
@@ -155,7 +155,7 @@ class _TrioGuest:
             except asyncio.CancelledError as error:  # noqa: ASYNC103 - the caller raises it
                 cancelled = error
                 if self._token is None:
-                    scope.cancel()  # Trio has not started
+                    scope.cancel()  # safe, because Trio has not started
                 elif not result.done():
                     self._token.run_sync_soon(scope.cancel)
         return cancelled

@@ -317,7 +317,7 @@ async def crawl_with(
             crawl, the second cancels it, and callbacks that block cause a warning. Put
             :class:`trawl.shutdown.Signals` around ``trio.run`` to handle signals before the crawl starts and until
             everything is closed.
-        transport: The transport; None for the real one.
+        transport: The transport; None for the real transport.
         blocking: Runs blocking functions; None for threads.
         resolve: Looks up host names; None to follow the settings.
         frontier: Stores pending requests; None for a new frontier in memory. With ``JOB_DIR``, the job's frontier is
@@ -534,7 +534,7 @@ def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard
 
 
 def _transport(settings: Settings, resolve: Resolve, whereabouts: CrawlResolver, guard: AddressGuard) -> Transport:
-    """Return the real transport. With throttling by address, it connects to the address whose scope was used."""
+    """Return the real transport. With throttling by address, it uses the address that the scope names."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
     wired = settings.of(TransportSettings)
     resolve = whereabouts if by_address else resolve

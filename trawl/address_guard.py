@@ -104,12 +104,12 @@ def address_kind(address: str) -> str | None:
 
 
 def _meant(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """Yield the address and the addresses that it carries."""
+    """Yield ``address`` and the IPv4 addresses that it carries."""
     yield address
     if isinstance(address, IPv4Address):
         return
     bits = int(address)
-    if bits < 2:  # unspecified and loopback carry nothing
+    if bits < 2:  # the unspecified and loopback addresses carry no IPv4 address
         return
     if address in _TEREDO:  # RFC 4380, 4: the server, and the client with inverted bits
         yield IPv4Address(bits >> 64 & _ALL_ONES)

@@ -203,7 +203,7 @@ class SpiderLoadError(TrawlError):
 
 
 class SpiderNotFound(SpiderLoadError, UsageError):
-    """The named spider does not exist: no such file, module or class, or it contains no spider or several."""
+    """The named spider does not exist: no such file, module or class, or it contains no spider or more than one."""
 
 
 class PartLoadError(TrawlError):

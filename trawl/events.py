@@ -130,7 +130,7 @@ class SpiderError(Event):
     Attributes:
         request: The request of the callback.
         error: The exception.
-        response: The response; None for an errback without one.
+        response: The response; None for an errback without a response.
     """
 
     request: Request

@@ -86,7 +86,7 @@ class BaseItemExporter(ABC):
             Exception: If a value can't be written.
         """
 
-    def finish_exporting(self) -> None:  # noqa: B027 - as above
+    def finish_exporting(self) -> None:  # noqa: B027 - some formats write nothing at the end
         """Write the end of the file. The file stays open."""
 
     def serialize_field(self, field: Mapping[str, Any], name: str, value: Any) -> Any:

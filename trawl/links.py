@@ -214,7 +214,7 @@ class LinkExtractor:
 
     def _roots(self, response: Response) -> Iterator[Element]:
         root = response.selector.root
-        if not isinstance(root, etree._Element):  # a page of JSON
+        if not isinstance(root, etree._Element):  # the page is JSON
             return
         if not self._parts:
             yield root
@@ -236,7 +236,7 @@ class LinkExtractor:
                     yield element, address.strip(_SPACE) if strip else address
 
     def _everything(self, root: Element) -> Iterator[Element]:
-        elements = root.iter(etree.Element)  # without comments
+        elements = root.iter(etree.Element)  # elements, but no comments
         return (each for each in elements if str(each.tag).rpartition("}")[2] not in self._deny_tags)
 
     def _all_of(self, element: Element) -> Iterator[str]:

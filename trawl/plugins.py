@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from trawl.errors import SettingsError
 
-if TYPE_CHECKING:  # importing and using this takes as long as the rest of `trawl --help`
+if TYPE_CHECKING:  # importing and using importlib.metadata takes as long as the rest of `trawl --help`
     from importlib.metadata import EntryPoint
 
 __all__ = ["load_plugin", "plugin_names"]

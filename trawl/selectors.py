@@ -47,7 +47,7 @@ SMALL = 4 * 10_000
 """Number of characters. A page with fewer characters can't have enough attributes to take long."""
 
 
-# Attributes as in HTML, 13.2.5.32 to 39. Every repetition is possessive, so nothing is read twice.
+# Matches an attribute as HTML does (13.2.5.32 to 39). Every repetition is possessive, so nothing is read twice.
 _ATTRIBUTE = r"""[\s/]*+(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"']?+[^\s>]*+))?+"""
 
 _TAG = re.compile(rf"<[A-Za-z][^\s/>]*+(?:{_ATTRIBUTE}){{0,{MAX_ATTRIBUTES}}}+")
@@ -153,7 +153,7 @@ def _is_css(query: str) -> bool:
     return True
 
 
-_NAMESPACES: dict[str, str] = dict(parsel.Selector._default_namespaces)  # shared, so it is never changed
+_NAMESPACES: dict[str, str] = dict(parsel.Selector._default_namespaces)  # shared by selectors, so never changed
 
 _TRANSLATOR = HTMLTranslator()
 
@@ -208,7 +208,7 @@ class Selector(parsel.Selector):
                         check_silent(query)
                     return SelectorList(_wrapped(found if type(found) is list else [found], query))
             except (etree.XPathError, TypeError):
-                pass  # not XPath, or the root is a string; parsel raises the right error below
+                pass  # the query is not XPath, or the root is a string; parsel raises the right error below
         try:
             selected: SelectorList[Self] = super().xpath(query, namespaces=namespaces, **variables)
         except ValueError as error:

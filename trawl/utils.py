@@ -75,11 +75,11 @@ class ProjectSettings(CustomSettings):
         return Settings({}, {}, {name: self.get(name, default)}).getbool(name)
 
     def getint(self, name: str, default: Any = 0) -> int:
-        """Return the value as an int. Raises ValueError or TypeError if it is not one."""
+        """Return the value as an int. Raises ValueError or TypeError if it can't be converted."""
         return int(self.get(name, default))
 
     def getfloat(self, name: str, default: Any = 0.0) -> float:
-        """Return the value as a float. Raises ValueError or TypeError if it is not one."""
+        """Return the value as a float. Raises ValueError or TypeError if it can't be converted."""
         return float(self.get(name, default))
 
 
@@ -219,7 +219,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
 }
 """Names that each module of ``scrapy.utils`` has in trawl."""
 
-__path__: list[str] = []  # makes this a package, so that Python's import finds the modules below
+__path__: list[str] = []  # makes this module a package, so that Python's import finds the modules below
 
 for _name, _names in _MODULES.items():
     _module = ModuleType(f"{__name__}.{_name}", f"``scrapy.utils.{_name}`` as far as trawl has it.")

@@ -44,7 +44,7 @@ _UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno
 
 
 def exit_status(reason: str) -> int:
-    """Return the exit status for the reason that a crawl ended with."""
+    """Return the exit status for the reason why a crawl ended."""
     if reason in ("start_error", "feed_error", "memusage_exceeded"):
         return FAILED
     if reason in ("shutdown", "cancelled"):
@@ -95,7 +95,7 @@ def _open_closed_streams() -> None:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - the file stays open
 
 
 def _unwritten(error: OSError) -> int:
@@ -106,7 +106,7 @@ def _unwritten(error: OSError) -> int:
     """
     if error.filename is not None or error.errno not in _UNWRITTEN:
         raise error
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - the file stays open
     if error.errno != errno.EPIPE:  # the reader of a pipe has read enough
         with suppress(OSError):
             print(f"trawl: standard output can't be written: {error.strerror}", file=sys.stderr)

@@ -70,7 +70,7 @@ settings_logger: logging.Logger = logging.getLogger("trawl.settings")
 
 
 def warn_of_scrapy_project(directory: Path) -> None:
-    """Warn that the settings of a Scrapy project around ``directory`` are not read, unless it has ``[tool.trawl]``."""
+    """Warn if ``directory`` is in a Scrapy project without ``[tool.trawl]``, because its settings are not read."""
     folder = next((each for each in (directory, *directory.parents) if (each / "scrapy.cfg").is_file()), None)
     if folder is None:
         return
@@ -103,7 +103,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
     An expected error is printed as one line on standard error. If user code caused the error, the traceback's lines in
     user code are printed above that line. With ``--log-level DEBUG``, the whole traceback is printed.
     """
-    # Set up the log before the spider's settings are known, so that its import is logged too.
+    # Set up the log before the spider's settings are known, so that the spider's import is logged too.
     early = log_layer(options.log_level, options.log_file, options.log_format)
 
     def act(logs: Logs) -> int:
@@ -378,9 +378,9 @@ def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Itera
             gc.freeze()
 
     young, _, old = thresholds = gc.get_threshold()
-    if 0 < young < YOUNG_OBJECTS:  # 0: the user has turned the collector off
+    if 0 < young < YOUNG_OBJECTS:  # 0 if the user has turned the collector off
         gc.set_threshold(YOUNG_OBJECTS, YOUNG_PASSES, old)
-    gc.freeze()  # imported modules stay loaded anyway
+    gc.freeze()  # the objects of imported modules stay in memory anyway
     gc.callbacks.append(passed)
     try:
         yield
@@ -391,7 +391,7 @@ def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Itera
 
 
 def _explain(spider: type[Spider], arguments: Mapping[str, str], result: CrawlResult) -> bool:
-    """Log why a spider sent no requests or yielded no items. Returns True if it has no start."""
+    """Log why a spider sent no requests or yielded no items. Returns True if the spider has no start."""
     stats = result.stats
     if result.reason != "finished" or "finish_reason" not in stats or stats.get("item_scraped_count"):
         return False

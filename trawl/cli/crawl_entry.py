@@ -1,4 +1,4 @@
-"""The crawls of a command: their options, their spiders, and the check that they do not write to the same files."""
+"""The crawls of a command: options, spiders, and a check that no two crawls write to the same file."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _fetched(entry: CrawlEntry, request: Request, crawl_with: CrawlWith) -> tupl
 
 
 def exchange_lines(response: Response, reports: Sequence[ScopeReport]) -> Iterator[str]:
-    """Yield the lines of ``--headers``: redirects, request, response, sizes, times, and the limits that delayed it."""
+    """Yield the lines of ``--headers``: redirects, request, response, sizes, times, and limits that caused delays."""
     request = response.request
     assert request is not None
     urls: Sequence[str] = response.meta.get("redirect_urls", ())
@@ -220,7 +220,7 @@ def exchange_lines(response: Response, reports: Sequence[ScopeReport]) -> Iterat
 
 
 def _print_body(response: Response) -> None:
-    """Write the body's bytes to a pipe or file; print it on a terminal as text with control characters escaped."""
+    """Write the body to a pipe or file. On a terminal, print it as text, with control characters escaped."""
     if sys.stdout.isatty():
         print(printable(response.text, keeps_lines=True, is_content=True))
         return
@@ -229,6 +229,6 @@ def _print_body(response: Response) -> None:
         sys.stdout.buffer.write(response.body)
         sys.stdout.buffer.flush()
     except OSError as error:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open; Python flushes it at its end
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open; Python flushes it at exit
         if error.errno != errno.EPIPE:  # the reader of a pipe has read enough
             raise TrawlError(f"standard output can't be written: {error.strerror}") from error

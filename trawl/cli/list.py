@@ -1,4 +1,4 @@
-"""The command ``trawl list``: finds the spiders in files and folders. It parses the files and imports none of them."""
+"""The command ``trawl list``: finds the spiders in files and folders. It parses the files without importing them."""
 
 from __future__ import annotations
 
@@ -140,5 +140,5 @@ def _name_of(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> str:
 
 def _bases_of(node: ast.ClassDef) -> Iterator[str]:
     for base in node.bases:
-        plain = base.value if isinstance(base, ast.Subscript) else base  # Spider[Quote]
+        plain = base.value if isinstance(base, ast.Subscript) else base  # for example Spider[Quote]
         yield plain.attr if isinstance(plain, ast.Attribute) else getattr(plain, "id", "")

@@ -152,7 +152,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://|www\.[^/]+\.(?!py$)", re.IGNORECASE)
 
 
 def _loaded(target: str) -> tuple[ModuleType, str, str]:
-    """Return the module that ``target`` names, its name as typed, and the class after the colon."""
+    """Return the module that ``target`` names, the module's name as typed, and the class after the colon."""
     if _URL.match(target):
         raise SpiderNotFound(
             f"{target!r} is a URL; crawl takes a spider. To look at a page: trawl fetch URL or trawl shell URL"

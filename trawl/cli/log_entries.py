@@ -92,7 +92,7 @@ class Repeats(logging.Filter):
                 self._log(_summary(kind.last, kind.count), str(key[0]))
 
     async def watch(self) -> None:
-        """Report each window soon after its end, until this is cancelled."""
+        """Report each window soon after its end, until cancelled."""
         while True:
             await trio.sleep(WINDOW)
             self.report(time())
@@ -119,7 +119,7 @@ def _line_of(found: TracebackType | None) -> tuple[str, int] | None:
 
 
 def _summary(last: logging.LogRecord, count: int) -> logging.LogRecord:
-    """Return an entry that reports ``count`` entries and contains the last of them."""
+    """Return an entry that reports ``count`` entries and contains the last entry."""
     record = copy.copy(last)
     error = record.exc_info[1] if record.exc_info else None
     text = record.getMessage() if error is None else f"{record.getMessage()}: {described(error)}"
@@ -138,7 +138,7 @@ class JsonFormatter(logging.Formatter):
     """Formats an entry as one line of JSON; docs/reference/log.md lists the fields.
 
     Args:
-        name_of: Returns the name of the spider that an entry belongs to; "" if there is only one.
+        name_of: Returns the name of the spider that an entry belongs to; "" if there is only one spider.
         job_of: Returns the job of a spider by its name; "" without a job.
         shows: Whether the traceback of an error is included.
     """

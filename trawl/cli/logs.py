@@ -256,7 +256,7 @@ class Logs:
             logging.getLogger(name).setLevel(logging.WARNING)
 
     async def watch(self, crawl: object = None) -> None:
-        """Report the number of repeated entries each minute, until this is cancelled. A watcher of a crawl."""
+        """Report the number of repeated entries each minute, until cancelled. A watcher of a crawl."""
         await self._repeats.watch()
 
     def _log(self, record: logging.LogRecord, name: str) -> None:
@@ -366,7 +366,7 @@ def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, 
         try:
             logs.apply(load(logged).of(ObserveSettings), is_quiet=is_quiet)
             return act(logs)
-        except BaseException as error:  # noqa: ASYNC103 - around trio.run: no task is cancelled here
+        except BaseException as error:  # noqa: ASYNC103 - around trio.run, where no task can be cancelled
             if _is_interruption(error):
                 return INTERRUPTED  # noqa: ASYNC104
             if not isinstance(error, Exception):

@@ -45,7 +45,7 @@ _PAIR = re.compile(r'("([^"\\]*)":")(?:[^"\\]|\\.)*(")')
 
 
 def settings_command(spider: str | None, name: str | None, settings: Sequence[str]) -> None:
-    """Print all settings or one setting, with the values that apply here and for a spider."""
+    """Print all settings or one setting, with the values in this directory and for a spider."""
     console = stdout_console()
     chosen = _chosen(spider) if spider else None
     values = load(*ambient(spider=chosen), of_spider(chosen), assignments(settings))
@@ -249,7 +249,7 @@ def _value(value: object) -> str:
         return repr(value)
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, _NAMED) and "<" in _path(value):  # <lambda>, <locals>
+    if isinstance(value, _NAMED) and "<" in _path(value):  # a lambda or a local function
         raise TypeError("it has no import path; define it in a module, and write its import path here")
     if isinstance(value, PurePath | _NAMED):
         return _value(_path(value))

@@ -139,7 +139,7 @@ class Session:
         return BANNER.format(**values)
 
     def run(self, compiled: CodeType) -> Any:
-        """Run compiled code, in the crawl if it awaits something. Returns the value of an expression."""
+        """Run compiled code. Code that awaits something runs in the crawl. Returns the value of an expression."""
         function = FunctionType(compiled, self.names)
         if compiled.co_flags & inspect.CO_COROUTINE:
             return self.wait_for(function)
@@ -176,7 +176,7 @@ class _Console(code.InteractiveConsole):
             raise
         except TrawlError as error:  # a traceback through the crawl does not help
             self.write(f"{type(error).__name__}: {error}\n")
-        except BaseException as error:  # noqa: ASYNC103 - no task: the console's own thread
+        except BaseException as error:  # noqa: ASYNC103 - this thread runs no Trio task
             trace = error.__traceback__
             while trace is not None and trace.tb_frame.f_code.co_filename != self.filename:
                 trace = trace.tb_next  # not showtraceback(): its hook may print a page's text unescaped

@@ -70,9 +70,9 @@ def summary_table(
     """Return the summary of a crawl as a table of two columns.
 
     Args:
-        reason: The reason why it ended.
-        elapsed: Its duration in seconds.
-        stats: Its statistics.
+        reason: The reason why the crawl ended.
+        elapsed: The duration of the crawl in seconds.
+        stats: The statistics of the crawl.
         name: The spider's name if the command ran several spiders.
         hidden: A sentence for each setting that has no effect because of another setting.
     """
@@ -270,7 +270,7 @@ class StatsFile:
     """The file of ``--stats``: one JSON object with all statistics, which is written completely or not at all.
 
     Args:
-        path: Its path; ``-`` for standard output.
+        path: The path of the file; ``-`` for standard output.
 
     Raises:
         UsageError: If the file's folder does not exist or can't be written to, or the path is a folder.

@@ -214,7 +214,7 @@ class Panels:
         self._shown: list[tuple[Crawl, deque[Progress]]] = []
 
     async def watch(self, crawl: Crawl) -> None:
-        """Show ``crawl`` until this is cancelled. A watcher."""
+        """Show ``crawl`` until cancelled. A watcher."""
         async with self.showing(crawl):
             await trio.sleep_forever()
 
@@ -229,7 +229,7 @@ class Panels:
             self._shown.remove(shown)
 
     async def draw(self) -> None:
-        """Draw the panels until this is cancelled, and then remove them. Returns early if the terminal is gone."""
+        """Draw the panels until cancelled, and then remove them. Returns early if the terminal is gone."""
         live = Live(
             self._panels(),
             console=self._console,

@@ -97,7 +97,7 @@ FIRST_PAUSE = 0.5
 """Seconds before a worker is started again. The pause doubles each time."""
 
 GRACE = 10.0
-"""Seconds that a worker has to end after the leader's crawl. After that it is cancelled, and finally killed."""
+"""Seconds that a worker has to end after the leader's crawl. After that, it is cancelled, and finally killed."""
 
 REST = 1.0
 """Seconds to wait for the last messages of a worker after its process has ended."""
@@ -141,7 +141,7 @@ class Messages:
         self._bytes = bytearray()
 
     def feed(self, some: bytes) -> list[Message]:
-        """Add some bytes, and return the messages that are now complete."""
+        """Add received bytes, and return the messages that are now complete."""
         self._bytes += some
         found: list[Message] = []
         while len(self._bytes) >= _LENGTH.size:
@@ -168,14 +168,14 @@ class LeaderProcess:
         self._socket.set_inheritable(False)
 
     async def watch(self, crawl: Crawl) -> None:
-        """Report the progress of a crawl, and shut it down when the other end closes. A watcher."""
+        """Report the progress of a crawl, and shut the crawl down when the leader's end closes. A watcher."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_progress, crawl)
-            await trio.lowlevel.wait_readable(self._socket)  # the other end never sends, so readable means closed
+            await trio.lowlevel.wait_readable(self._socket)  # the leader sends nothing, so readable means closed
             crawl.shutdown()
 
     def ended(self, reason: str, scopes: Sequence[ScopeReport]) -> None:
-        """Report the end of the crawl, and close this end."""
+        """Report the end of the crawl, and close the worker's end of the socket."""
         self._tell(EndMessage(reason, list(scopes[:MAX_SCOPES])))
         self._socket.close()
 
@@ -189,7 +189,7 @@ class LeaderProcess:
 
     def _tell(self, message: Message) -> None:
         body = _encode(message)
-        with suppress(OSError):  # the other end is closed; watch() notices
+        with suppress(OSError):  # the leader's end is closed, which watch() notices
             self._socket.sendall(_LENGTH.pack(len(body)) + body)
 
 
@@ -276,7 +276,7 @@ class _Worker:
 
     number: int
     progress: Progress = attrs.field(factory=Progress)
-    before: Progress = attrs.field(factory=Progress)  # work of its earlier processes
+    before: Progress = attrs.field(factory=Progress)  # progress of the worker's earlier processes
     ended: EndMessage | None = None
     status: int = 0
     starts: deque[float] = attrs.field(factory=lambda: deque(maxlen=MOST_STARTS))
@@ -378,7 +378,7 @@ class WorkerPool:
                     env={**os.environ, JOB_VARIABLE: self._url},
                 )
             self._leading[worker.number] = ours
-            heard = trio.CancelScope(shield=True)  # a cancel must not lose the worker's last message
+            heard = trio.CancelScope(shield=True)  # a cancellation must not lose the worker's last message
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._listen, worker, process, ours, heard)
                 try:
@@ -388,7 +388,7 @@ class WorkerPool:
                     await _end(process, ours, is_hurried=hurried)  # noqa: ASYNC102 - shielded, with a timeout
                     worker.status = process.returncode or 0
                     del self._leading[worker.number]
-                    # Child processes of the worker may hold the socket open.
+                    # Wait only for this time, because child processes of the worker may hold the socket open.
                     heard.deadline = trio.current_time() + REST
 
     async def _listen(

@@ -68,7 +68,7 @@ class UserAgentMiddleware:
         return made
 
     def spider_opened(self, spider: Any) -> None:
-        """Use the spider's ``user_agent``, if it has one."""
+        """Use the spider's ``user_agent``, if the spider has one."""
         self.user_agent = getattr(spider, "user_agent", self.user_agent)
 
     def process_request(self, request: Request, spider: Any = None) -> Any:
@@ -159,7 +159,7 @@ class HttpProxyMiddleware:
         return cls()
 
     def process_request(self, request: Request, spider: Any = None) -> Any:
-        """Set the proxy. The transport reads user name and password from it."""
+        """Set the proxy. The transport reads user name and password from the proxy's URL."""
         if "proxy" not in request.meta and (proxy := self._environment.proxy_for(request.url)):
             request.meta["proxy"] = proxy
 

@@ -90,7 +90,7 @@ class CompatHooks(Hooks):
         self._log_counter = _LogCounter(crawl.stats) if crawl.settings["SCRAPY_COMPAT"] else None
 
     def received(self, response: Response) -> TrawlError | None:
-        """Pass a response to ``process_spider_input``. Returns the error that it raised, or None."""
+        """Pass a response to ``process_spider_input``. Returns the error that this method raised, or None."""
         if self._log_counter is not None and response.request is not None:
             self._crawl.stats.max("request_depth_max", response.request.depth)
         return None if self._middleware is None else self._middleware.received(response)
@@ -142,7 +142,7 @@ class CompatHooks(Hooks):
                 await store(given)  # noqa: ASYNC102 - store() is shielded until the crawl is cancelled
         if not self._crawl.is_idle:
             return True
-        if any(isinstance(error, DontCloseSpider) for error in errors):  # overrides CloseSpider, as in Scrapy
+        if any(isinstance(error, DontCloseSpider) for error in errors):  # precedes CloseSpider, as in Scrapy
             await trio.sleep(PAUSE)
             return True
         if (closing := next((error for error in errors if isinstance(error, CloseSpider)), None)) is not None:
@@ -201,7 +201,7 @@ def _crawler_of(spider: Spider) -> Crawler | None:
 
 
 def _make_extensions(crawl: Crawl) -> None:
-    """Create the objects that ``EXTENSIONS`` names, in order. The signals to which they connect keep them alive."""
+    """Create the objects that ``EXTENSIONS`` names, in order. Their connected signals keep them alive."""
     for entry, order in sorted(crawl.settings[SETTING].items(), key=lambda pair: pair[1] or 0.0):
         if order is None:
             continue

@@ -283,7 +283,7 @@ def _show_written_url(request: Request, response: Response | None) -> None:
     url = request.written_url
     if response is not None and response.url == f"{url}/":
         response.url = url
-    for each in (request, response and response.request):  # with added cookies, a copy was sent
+    for each in (request, response and response.request):  # if cookies were added, a copy was sent
         if each is not None and each.url == f"{url}/":
             each.url = url
 
@@ -317,11 +317,11 @@ def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
                 _tell(request, page)
         except IgnoreRequest:
             raise
-        except Exception as error:  # a middleware raised it; an errback may check its type
+        except Exception as error:  # from a middleware; an errback may check its type
             logger.exception("%r: a middleware failed", request)
             outcome = Outcome(request)
             _fail(outcome, error)
-        raised: Any = outcome.error  # errors of process_request arrive unwrapped
+        raised: Any = outcome.error  # an error of process_request is not wrapped yet
         if raised is not None and not isinstance(raised, TrawlError):
             _fail(outcome, raised)
         show_headers(outcome.response)
@@ -359,7 +359,7 @@ def _tell(request: Request, response: Response | None) -> None:
 
 
 def show(request: Request, response: Response | None) -> None:
-    """Prepare a request or its response for the methods of Scrapy's middleware classes."""
+    """Prepare a request or a response for the methods of Scrapy's middleware classes."""
     if response is None:
         show_headers(request)
     else:

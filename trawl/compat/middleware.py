@@ -182,7 +182,7 @@ async def _before(method: _Method, request: Request, name: str) -> Outcome | Non
         return Outcome(request, error=error)
     except Exception as error:
         logger.exception("%r: %s.process_request failed", request, name)
-        return Outcome(request, error=error)  # type: ignore[arg-type]  # as it is, for process_exception and the errback
+        return Outcome(request, error=error)  # type: ignore[arg-type]  # unchanged, for process_exception and the errback
     if answer is None:
         return None
     outcome = Outcome(request)
@@ -216,7 +216,7 @@ class SpiderMiddleware:
     """The objects of ``SPIDER_MIDDLEWARES``.
 
     Attributes:
-        inputs: Their methods ``process_spider_input``, in the order of the calls.
+        inputs: The methods ``process_spider_input`` of the objects, in the order of the calls.
         outputs: The hooks around callbacks. The first hook is nearest to the spider.
         start: The hooks around ``start()``. The first hook is nearest to the spider.
         sees_errors: Whether an object has ``process_spider_exception``.
@@ -343,7 +343,7 @@ def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
             try:
                 with contained:
                     async for output in given:
-                        yield output  # noqa: ASYNC119 - the hook closes it
+                        yield output  # noqa: ASYNC119 - the hook closes this generator
             except Exception as error:
                 if error in declined:
                     raise

@@ -368,8 +368,8 @@ def class_advice(path: str) -> str:
     """Return the replacement of a Scrapy class named in a setting; "" if there is no advice on it.
 
     Args:
-        path: Its import path, such as ``scrapy.downloadermiddlewares.offsite.OffsiteMiddleware``. Only its module is
-            used.
+        path: The import path of the class, such as ``scrapy.downloadermiddlewares.offsite.OffsiteMiddleware``. Only
+            the module is used.
     """
     root, _, module = path.rpartition(".")[0].partition(".")
     return REPLACEMENTS.get(module, "") if root == "scrapy" else ""

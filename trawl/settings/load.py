@@ -56,7 +56,7 @@ class Layer:
     """The settings from one source.
 
     Attributes:
-        source: Its name in messages: ``"custom_settings"``, ``"-s"``, ``"/a/pyproject.toml"``.
+        source: The name of the source in messages: ``"custom_settings"``, ``"-s"``, ``"/a/pyproject.toml"``.
         values: Values by upper-case name.
         is_text: True if the values are strings, which are read as JSON if they are JSON.
         prefix: The prefix of each name in the source (``"TRAWL_"`` in the environment).

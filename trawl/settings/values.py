@@ -200,7 +200,7 @@ def _check(name: object, place: str) -> None:
 
 def _definition(name: str, default: object) -> SettingInfo:
     annotation: Any = Any if default is None else _SHAPES.get(type(default), type(default))
-    if scrapy_names.setting_advice(name):  # custom_settings may give it any type
+    if scrapy_names.setting_advice(name):  # custom_settings may give the setting any type
         annotation = Any
     if annotation not in (Any, bool, int, float, str) and type(default) not in _SHAPES:
         annotation = Any
@@ -237,7 +237,7 @@ class UnknownSetting(SettingsError, KeyError):
     """There is no setting with this name. The message names the most similar setting, or says how to declare it."""
 
     def __str__(self) -> str:
-        return str(self.args[0])  # a KeyError shows the repr
+        return str(self.args[0])  # a KeyError would show the repr of its message
 
 
 class Settings(Mapping[str, Any]):
@@ -338,11 +338,11 @@ class Settings(Mapping[str, Any]):
         return value.strip().lower() not in _NO if isinstance(value, str) else bool(value)
 
     def getint(self, name: str, default: Any = _ABSENT) -> int:
-        """Return the value as an int. Raises ValueError or TypeError if it is not one."""
+        """Return the value as an int. Raises ValueError or TypeError if it can't be converted."""
         return int(self._found(name, default, 0))
 
     def getfloat(self, name: str, default: Any = _ABSENT) -> float:
-        """Return the value as a float. Raises ValueError or TypeError if it is not one."""
+        """Return the value as a float. Raises ValueError or TypeError if it can't be converted."""
         return float(self._found(name, default, 0.0))
 
     def getlist(self, name: str, default: Any = _ABSENT) -> list[Any]:

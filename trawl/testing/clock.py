@@ -145,7 +145,7 @@ class VirtualClock(trio.abc.Clock):
         return self._now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Jump to ``deadline``, or to the first sleeper if that is earlier. Returns the real seconds to sleep."""
+        """Jump to ``deadline``, or to the time of the first sleeper if earlier. Returns the real seconds to sleep."""
         sleepers = self._sleepers
         at = min(deadline, sleepers[0][0]) if sleepers else deadline
         self._jumps += 1

@@ -44,7 +44,7 @@ API_LIMIT = RateLimit(2.0, 5.0, retry_after=True, headers="draft-03", body='{"er
 ROBOTS = SimulatedResponse(200, "User-agent: *\nDisallow: /private/\n", {"Content-Type": "text/plain; charset=utf-8"})
 """The response for ``/robots.txt``."""
 
-LONGEST = 60.0  # seconds that /trouble/hang takes, and maximum of /slow
+LONGEST = 60.0  # seconds until /trouble/hang responds, and the maximum for /slow
 CHANGED_UTC = datetime(2026, 1, 1, tzinfo=UTC)
 JSON = {"Content-Type": "application/json"}
 
@@ -78,9 +78,9 @@ class Quote:
 
     Attributes:
         text: The quote.
-        author: The name of its author.
+        author: The name of the quote's author.
         source: The title of the work that contains it.
-        tags: Its topics.
+        tags: The topics of the quote.
     """
 
     text: str
@@ -105,7 +105,7 @@ class Author:
 
     @property
     def slug(self) -> str:
-        """The last part of its page's path."""
+        """The last part of the path of the author's page."""
         return _slug(self.name)
 
 
@@ -115,8 +115,8 @@ class Book:
 
     Attributes:
         title: The title.
-        author: The name of its author.
-        shelf: Its genre, which has a list in the shop.
+        author: The name of the book's author.
+        shelf: The genre of the book. The shop has a list for each genre.
     """
 
     title: str
@@ -125,7 +125,7 @@ class Book:
 
     @property
     def slug(self) -> str:
-        """The variable part of its page's path."""
+        """The variable part of the path of the book's page."""
         return re.sub(r"\W+", "-", self.title).strip("-").lower()
 
     @property

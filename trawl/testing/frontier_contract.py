@@ -96,7 +96,7 @@ class FrontierContract:
         raise NotImplementedError("override store(): it makes an empty store, and its value opens a frontier on it")
 
     def on(self, *bodies: Body) -> None:
-        """Run each body with a new frontier, one after the other on the same store."""
+        """Run the bodies one after the other on the same store, each with a new frontier."""
 
         async def opened(opener: Opener, body: Body) -> None:
             async with opener() as frontier:

@@ -49,7 +49,7 @@ _EVENTS = {
 }
 
 _TRIED_AT_IMPORT = {"socket.__new__", "socket.bind"}
-"""Events that are allowed during an import, because some libraries test sockets then (urllib3 tests IPv6)."""
+"""Events that are allowed during an import, because some libraries test sockets when they are imported."""
 
 _active: ContextVar[Guard | None] = ContextVar("trawl_simulation_guard", default=None)
 _wrapped: trio.lowlevel.RunVar[int] = trio.lowlevel.RunVar("trawl_guards", 0)

@@ -299,19 +299,19 @@ class Host:
     """A host of a simulated web.
 
     Attributes:
-        name: Its name, in the form of its throttling scope.
+        name: The name of the host, in the form of a throttling scope.
         latency: Seconds from the send to the last byte.
         connect: Seconds that a new connection takes before the send.
         keep_alive: Seconds that an idle connection stays open; 0 if every request opens a new connection.
-        limit: Its rate limits. A request must pass all of them.
+        limit: The rate limits of the host. A request must pass all of them.
         handler: Returns the response to each request that is not for a page, a redirect or robots.txt; None if there is
             none.
         robots: The response for ``/robots.txt``.
         answer: The response for all other paths if there is no handler.
         connect_error: The error of new connections, or a function of the request that returns one or None.
-        outages: Its outages.
+        outages: The outages of the host.
         is_implied: Whether the host exists only because a page on it was added.
-        address: The IP address of its name. Several hosts may have the same address. "" selects an unused address.
+        address: The IP address of the host. Several hosts may have the same address. "" selects an unused address.
     """
 
     name: str

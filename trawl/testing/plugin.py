@@ -30,7 +30,7 @@ MAX_ROWS = 200  # sends in the report of a failed test
 @pytest.fixture
 def simulated_web() -> SimulatedWeb:
     """Return an empty simulated web. Add hosts and pages, and then call ``simulate(Spider, simulated_web)``."""
-    from trawl.testing.web import SimulatedWeb  # noqa: PLC0415 not before a test uses it
+    from trawl.testing.web import SimulatedWeb  # noqa: PLC0415 - only when a test needs it
 
     return SimulatedWeb()
 
@@ -41,7 +41,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     web: SimulatedWeb | None = getattr(item, "funcargs", {}).get("simulated_web")
     if report.when == "call" and report.failed and web is not None and web.latest is not None:
-        from trawl.testing.sends import timeline  # noqa: PLC0415 not before a test uses it
+        from trawl.testing.sends import timeline  # noqa: PLC0415 - only when a test needs it
 
         report.sections.append(("Simulated sends", timeline(web.latest.sends, MAX_ROWS)))
     return report

@@ -79,7 +79,7 @@ class Panel:
     """The graph of one scope.
 
     Attributes:
-        title: Its heading.
+        title: The heading of the graph.
         rates: The rate in each window.
         refused_at: The times of the refusals, in seconds.
         limit: The server's limit, as pairs of a time in seconds and the requests per second from then on. Empty if
@@ -271,7 +271,7 @@ def check_picture_name(path: str | Path) -> None:
         raise ValueError(f"can't draw into {str(path)!r}: give a name that ends in .svg or .png")
     if kind == ".png":
         try:
-            import resvg_py  # noqa: F401, PLC0415 - an extra
+            import resvg_py  # noqa: F401, PLC0415 - needs the extra png
         except ImportError as error:
             raise ImportError(
                 "a PNG needs the extra png: pip install 'trawl-crawler[png]', or write an .svg"
@@ -290,6 +290,6 @@ def write_picture(picture: str, path: str | Path) -> None:
     if Path(path).suffix.lower() == ".svg":
         Path(path).write_text(picture, encoding="utf-8")
         return
-    from resvg_py import svg_to_bytes  # noqa: PLC0415 - an extra
+    from resvg_py import svg_to_bytes  # noqa: PLC0415 - needs the extra png
 
     Path(path).write_bytes(bytes(svg_to_bytes(svg_string=picture, zoom=_PNG_SCALE)))

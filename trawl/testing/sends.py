@@ -56,10 +56,10 @@ class Send(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         url: The URL.
         method: The method.
         host: The name of the host's scope.
-        slot: Its slot in the scope of its host or address, from 1; 0 if it has no slot in such a scope (because of
-            ``dont_throttle``, or because it uses other scopes).
+        slot: The slot of the request in the scope of its host or address, from 1; 0 if the request has no slot in such
+            a scope (because of ``dont_throttle``, or because it uses other scopes).
         scopes: The amount charged to each scope.
-        slots: Its slot in each scope.
+        slots: The slot of the request in each scope.
         status: The status code of the response; None without a complete response.
         error: The class name of the error; None if there was none.
     """

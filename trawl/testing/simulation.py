@@ -143,7 +143,7 @@ class Simulation:
         """Return the rate of ``scope`` over time, in windows from the start of the crawl to its last response.
 
         Args:
-            scope: Its id.
+            scope: The id of the scope.
             window: Length of a window in seconds. The last window is between half and one and a half times as long.
                 None selects 1, 2 or 5 times a power of ten, so that there are at most 200 windows, with at least five
                 sends on average.

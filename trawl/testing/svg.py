@@ -158,7 +158,7 @@ class Track:
     """One scope of a picture.
 
     Attributes:
-        scope: Its id; "" for sends without a scope.
+        scope: The id of the scope; "" for sends without a scope.
         row_names: The label of each row, from the top.
         bars: Pairs of a row and a send.
     """

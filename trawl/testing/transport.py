@@ -233,7 +233,7 @@ class SimulatedTransport:
         try:
             return await self._answered(exchange)
         finally:
-            if row.ended_at is None:  # cancelled, or the handler raised
+            if row.ended_at is None:  # the request was cancelled, or the handler raised an error
                 row.ended_at = trio.current_time()
 
     async def aclose(self) -> None:

@@ -116,7 +116,7 @@ def _response(record: _Record, *, is_head: bool) -> SimulatedResponse | None:
         body = b"".join(Body(codings, MAX_BODY_BYTES).decoded(body))
     headers = Headers.from_wire(_original(fields))
     if "Content-Type" not in headers:
-        headers["Content-Type"] = None  # otherwise, a simulated response would be HTML
+        headers["Content-Type"] = None  # otherwise, the response would be HTML by default
     return SimulatedResponse(
         status,
         body,
@@ -146,7 +146,7 @@ def _message(block: bytes, *, is_head: bool) -> tuple[str, int, _Fields, bytes]:
     with suppress(DownloadError, ConnectionClosedError):
         parser.feed(block[start:])
         parser.end()
-    if not parser.has_head:  # "HTTP/2 200", for example
+    if not parser.has_head:  # the status line is "HTTP/2 200", for example
         status = _STATUS.match(block, start)
         lines = [line.partition(b":") for line in block[start:end].splitlines()[1:] if b":" in line]
         fields = [(name.strip(), value.strip()) for name, _, value in lines]

@@ -104,21 +104,21 @@ class SimulatedWeb:
         """Add a host. By default, every path returns status code 200 with an empty HTML page.
 
         Args:
-            host: Its name. With a port, only this port is added. Requests find their host like their throttling scope,
-                by ``host:port`` and then by ``host``.
+            host: The host's name. With a port, only this port is added. A request's host is found like its throttling
+                scope, by ``host:port`` and then by ``host``.
             latency: Seconds from the send to the last byte, or a function of the request, or a distribution.
             connect: Seconds that a new connection takes before the send. Idle connections are reused.
             keep_alive: Seconds that an idle connection stays open.
-            limit: Its rate limit, or several limits. A request must pass all of them.
+            limit: The host's rate limit, or several limits. A request must pass all of them.
             handler: Called with every request that has no page and is not for ``/robots.txt``, when it is sent. It may
                 be async, and can read ``url``, ``method``, ``headers`` and ``body`` of the request.
             robots: The text of ``/robots.txt``, or its complete response; None for a 404.
             status: The status code of paths without a page or handler.
-            body: The body of these paths.
-            headers: The headers of these paths.
+            body: The body for these paths.
+            headers: The headers for these paths.
             connect_error: The error of new connections, or a function of the request that returns one or None.
             outages: Outages, or pairs of start and end in seconds since the start of the crawl.
-            address: The IP address of its name. Several hosts may have the same address. "" selects an unused address.
+            address: The IP address of the host. Several hosts may have the same address. "" selects an unused address.
 
         Raises:
             ValueError: If the host already exists or a value is out of range.
@@ -157,12 +157,12 @@ class SimulatedWeb:
         """Add a page: HTML with these links, or ``body``. Its host is added if necessary.
 
         Args:
-            url: Its URL; scheme and query matter, the fragment does not.
-            links: The targets of its links, as written in the page.
-            title: Its title.
+            url: The URL of the page; scheme and query matter, the fragment does not.
+            links: The targets of the page's links, as written in the page.
+            title: The title of the page.
             body: The whole body, instead of links and title.
-            status: Its status code.
-            headers: Its headers.
+            status: The status code of the page.
+            headers: The headers of the page.
             latency: Seconds from the send to the last byte; 0.0 if the host's latency applies.
             first_byte: Seconds from the send to the headers, for a slow body.
             error: An error instead of the last byte.
@@ -184,7 +184,7 @@ class SimulatedWeb:
         """Add a host with a tree of linked pages ``/``, ``/1``, ``/2`` and so on, the same for ``http`` and ``https``.
 
         Args:
-            host: Its name.
+            host: The name of the host.
             pages: Number of pages.
             links: Number of links in a page.
             options: Arguments of :meth:`add_host`.
@@ -270,7 +270,7 @@ class SimulatedWeb:
             NotSimulated: If the crawl tried to use a real socket, thread or process.
             SettingsError: If a setting is unknown or out of range.
         """
-        from trawl.testing.simulation import crawl_web  # noqa: PLC0415 a description does not need the engine
+        from trawl.testing.simulation import crawl_web  # noqa: PLC0415 - only a crawl needs the engine
 
         return await crawl_web(spider_cls, self, settings, seed, errors, spider_args)
 

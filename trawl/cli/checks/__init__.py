@@ -181,7 +181,7 @@ def _around(spider: type[Spider], moved: bool, settings: Settings | None) -> Ite
     try:
         load(own)
     except SettingsError:
-        return  # check_spider() reports it
+        return  # check_spider() reports this error
     try:
         load(*ambient(spider=spider), own)
     except SettingsError as error:
@@ -189,7 +189,7 @@ def _around(spider: type[Spider], moved: bool, settings: Settings | None) -> Ite
         return
     if settings is not None:
         yield from check_parts(settings)
-        with suppress(SettingsError, PartLoadError):  # check_spider() reports it
+        with suppress(SettingsError, PartLoadError):  # check_spider() reports this error
             yield from settings.of(ThrottlingSettings).mistyped_methods()
         yield from check_made(spider)
 

@@ -358,7 +358,7 @@ class _Reader(ast.NodeVisitor):
         if _last(function) in _OF_BYTES and any(map(self._is_value, node.args)):
             self._tell(node, _TEXT, is_wrong=True)
         first = node.args[0] if node.args else None
-        is_of_message = isinstance(first, ast.Attribute) and _last(first.value) != "self"  # not self.headers
+        is_of_message = isinstance(first, ast.Attribute) and _last(first.value) != "self"  # exclude self.headers
         if _last(function) == "dict" and is_of_message and _last(first) == "headers":
             self._tell(node, _ONE_VALUE, is_wrong=True)
         self.generic_visit(node)
@@ -416,7 +416,7 @@ def _other_form(url: str) -> str:
         here, there = without_fragment(normalize_url(url)), without_fragment(safe_url_string(url))
     except ValueError:
         return ""
-    if lacks_path(url):  # response.url keeps the missing slash
+    if lacks_path(url):  # response.url has no slash either
         here = here[:-1]
     if here == there or safe_url_string(here) == there:
         return ""

@@ -320,7 +320,7 @@ def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collect
 
     Args:
         spider: The class.
-        source: Its source.
+        source: The source of the class.
         callbacks: The names of the methods that receive responses.
     """
     kinds = _kinds_of(spider, source)

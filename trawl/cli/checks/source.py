@@ -60,8 +60,8 @@ class Method:
     """The source of a spider's method.
 
     Attributes:
-        path: Its file.
-        node: Its definition.
+        path: The file of the method.
+        node: The definition of the method.
     """
 
     path: str
@@ -127,7 +127,7 @@ def _written(kind: type) -> tuple[str, ast.ClassDef] | None:
     except (OSError, SyntaxError, UnicodeDecodeError):
         return None
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == kind.__name__]
-    first = getattr(kind, "__firstlineno__", None)  # Python 3.13
+    first = getattr(kind, "__firstlineno__", None)  # since Python 3.13
     exact = [node for node in nodes if node.lineno == first]
     return (path, (exact or nodes)[-1]) if nodes else None
 
