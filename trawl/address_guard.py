@@ -1,9 +1,9 @@
 """The guard that keeps pages from sending a crawl to the user's own network (server-side request forgery, SSRF).
 
 Theory of operation: a page may link or redirect to any URL, and a name may resolve to any address. So the address is
-checked at each new connection. So a name that first had a public address and then, at the connection, has a private
-address (DNS rebinding) is refused. A connection in the pool keeps its address, so later pages on it are not checked.
-A URL whose host is a private address is refused earlier, when the crawl finds the URL.
+checked at each new connection. This also refuses a name whose address is public at first but private at the connection
+(DNS rebinding). A connection in the pool keeps its address, so later requests on this connection are not checked. A URL
+whose host is a private address is refused earlier, when the crawl finds the URL.
 
 If the setting is None, start URLs decide whether private addresses are allowed:
 

@@ -351,8 +351,8 @@ class HostGivenUp(DownloadError):
 
     Attributes:
         WORDS: The text by which a job finds such requests.
-        response: The last response of the host, possibly to another request; None if the last attempt got none. A body
-            of more than 16 KiB is left out. The error of the last attempt is the ``__cause__``.
+        response: The last response of the host, possibly to another request; None if the last attempt got no response.
+            A body of more than 16 KiB is left out. The error of the last attempt is the ``__cause__``.
     """
 
     is_retryable = False

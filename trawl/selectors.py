@@ -5,9 +5,9 @@ of namespaces until a selector gets its own, and are created without parsel's co
 quarter of the time. parsel handles everything else, including all errors.
 
 libxml2 compares each attribute of an HTML element with all previous attributes. 20,000 attributes take a second, 50,000
-take more than a minute, and 50,000 attributes fit into a page of half a megabyte. An element of an honest page has
-fewer than a hundred. So start tags with more than :data:`MAX_ATTRIBUTES` attributes are cut before a page is parsed,
-unless the page is too small to have so many.
+take more than a minute. 50,000 attributes fit into a page of half a megabyte. An element of an honest page has fewer
+than a hundred. So start tags with more than :data:`MAX_ATTRIBUTES` attributes are cut before a page is parsed, unless
+the page is too small to have so many.
 """
 
 from __future__ import annotations

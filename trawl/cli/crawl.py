@@ -1,7 +1,7 @@
 """The command ``trawl crawl``.
 
 Without a live panel, progress is logged once per minute. In a Scrapy project whose ``settings.py`` is not converted,
-the command logs a warning, because trawl does not read that file, so the project's pipelines would not run.
+the command logs a warning, because trawl does not read that file and would not run the project's pipelines.
 """
 
 from __future__ import annotations

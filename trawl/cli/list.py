@@ -57,9 +57,9 @@ def list_command(places: Sequence[str]) -> int:
 def find_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
     """Return the spiders in files and folders, sorted and without duplicates, and the files that can't be parsed.
 
-    The search includes subfolders. A spider is a class that has a base whose name ends in ``Spider``, and a literal
-    ``name``, either its own or from a base in the same file. The second value has an entry for each file that can't be
-    parsed but may contain spiders: a sentence with the place and the cause.
+    The search includes subfolders. A class counts as a spider if the name of one of its bases ends in ``Spider``, and
+    if the class, or a base in the same file, sets ``name`` to a literal. The second value has an entry for each file
+    that can't be parsed but may contain spiders: a sentence with the place and the cause.
     """
     found: set[Found] = set()
     unread: dict[str, str] = {}

@@ -16,9 +16,9 @@ before it starts another one. If the command was killed too, the next command fo
 shut down.
 
 A server runs every command of its append-only file, and the directory may come from another person. So the files are
-checked first (:mod:`trawl.cli.server_files`). Also, the server starts with some commands disabled, namely commands that
-can affect more than the job's keys, so it refuses a file that contains such a command. The server opens no file by a
-name that may be a link, and it writes its log to an inherited descriptor.
+checked first (:mod:`trawl.cli.server_files`). Commands that can affect more than the job's keys are disabled in the
+server, so it also refuses a file that contains such a command. The server opens no file by a name that may be a link,
+and it writes its log to an inherited descriptor.
 
 The path of a Unix socket has at most about a hundred bytes. If the job's directory has a longer path, a link in a
 temporary directory points to it.

@@ -246,7 +246,7 @@ def spider_of_job(url: str, folder: Path) -> str:
 
     Raises:
         JobError: If the server does not reply or refuses the connection.
-        UsageError: If the folder does not have exactly one spider of that name.
+        UsageError: If the folder does not have exactly one spider with the name of the job's spider.
     """
     if (facts := _info_of(url)) is None:
         logger.warning("the job does not exist yet: waiting until a crawl creates it (--spider creates it here)")

@@ -215,8 +215,8 @@ def failings(stats: Mapping[str, object]) -> dict[str, str]:
         stats: The crawl's statistics, including earlier runs of a job.
 
     Returns:
-        A subset of :data:`FAILINGS`: ``errors`` if user code failed or an item was lost at least once, not counting
-        failed downloads; ``no-items`` if there were no items; ``unreachable`` if downloads failed and none succeeded;
+        A subset of :data:`FAILINGS`: ``errors`` if user code failed or an item was lost (failed downloads do not
+        count); ``no-items`` if there were no items; ``unreachable`` if downloads failed and none succeeded;
         ``given-up`` if a host was given up with requests pending.
     """
     found = {}

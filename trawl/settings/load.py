@@ -62,7 +62,7 @@ class Layer:
         prefix: The prefix of each name in the source (``"TRAWL_"`` in the environment).
         own: User settings that the layer declares, with their defaults.
         is_moved: True for the settings of a spider whose imports are Scrapy's.
-        spider: The spider's class, if the settings are its own; None for other sources.
+        spider: The class of the spider that has these settings; None for other sources.
         is_beside: True if, in a moved crawl, mappings of this layer are merged with the mappings of other layers except
             the spider's. Entries of this layer take precedence.
     """

@@ -171,7 +171,7 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
 
 
 def _declared_around(spider: type[Spider]) -> Iterator[Layer]:
-    """Yield the user's own settings that are declared outside the spider. The spider may set them too."""
+    """Yield the user's own settings that are declared outside the spider. The spider may also set these settings."""
     with suppress(SettingsError):  # another check reports an invalid file
         yield from (Layer(layer.source, {}, own=layer.own) for layer in ambient(spider=spider))
 
