@@ -236,7 +236,7 @@ class DownloadError(TrawlError):
         cause: The message without method and URL.
         url: The request's URL.
         method: The request's method.
-        response: The last response, if the error is due to one; else None.
+        response: The last response if a response caused the error; else None.
         is_retryable: True if a retry may succeed.
     """
 

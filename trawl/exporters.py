@@ -50,7 +50,8 @@ class BaseItemExporter(ABC):
         fields_to_export: The fields to write, in this order; None for all. A mapping also gives the names to write.
         export_empty_fields: True to also write declared fields without a value, if the format allows it.
         encoding: Character encoding; None for UTF-8 (and for JSON, ASCII with escapes).
-        indent: Number of spaces per level, in JSON and XML. None writes no line breaks, 0 writes one between items.
+        indent: Number of spaces per level, in JSON and XML. None for no line breaks, 0 for one line break between
+            items.
         feed_format: trawl's feed format that can find the last whole record of such a file; "" if there is none.
     """
 

@@ -1,8 +1,8 @@
 """Files and folders that survive a power cut: the content and the name are both on the disk.
 
-The system keeps written data in memory. ``fsync`` of a file writes its content to the disk, and ``fsync`` of its folder
-writes its name. A folder's own name is stored in its parent folder. All functions block. On a file system without
-``fsync`` (some network disks), they skip it.
+The system keeps written data in memory. ``fsync`` of a file writes the file's content to the disk, and ``fsync`` of the
+folder writes the file's name. A folder's own name is stored in the parent folder. All functions of this module block.
+On a file system without ``fsync`` (some network disks), they skip this call.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class ItemLoader(itemloaders.ItemLoader):
             raise _named(error, "nested_css") from None
 
     def _get_item_field_attr(self, field_name: str, key: Any, default: Any = None) -> Any:
-        """Return the declaration in an item's :class:`trawl.items.Field`: ``input_processor``, ``output_processor``."""
+        """Return the value of ``key``, such as ``input_processor``, in an item's :class:`trawl.items.Field`."""
         if isinstance(self.item, Item):
             return type(self.item).fields.get(field_name, {}).get(key, default)
         return super()._get_item_field_attr(field_name, key, default)

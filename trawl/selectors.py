@@ -117,7 +117,7 @@ def check_mixed(query: object, expected: str, instead: str = "") -> None:
 
 
 def check_silent(query: str, instead: str = "") -> None:
-    """Raise an error if an XPath query is valid CSS and, as XPath, can select nothing in HTML.
+    """Raise an error if an XPath query is valid CSS and, as XPath, never selects anything in HTML.
 
     Raises:
         MixedQuery: If the query is probably CSS.

@@ -337,7 +337,7 @@ def _status(entry: CrawlEntry, result: CrawlResult) -> int:
 
 
 LONG_COLLECTION = 0.01
-"""Duration in seconds of a full pass of the garbage collector after which the surviving objects are frozen."""
+"""Seconds. After a full pass of the garbage collector that takes longer, the surviving objects are frozen."""
 
 YOUNG_OBJECTS = 5000
 """Number of new objects after which the garbage collector searches them for reference cycles.

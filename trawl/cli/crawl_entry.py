@@ -197,7 +197,7 @@ def _refuse_twice(entries: Iterable[CrawlEntry], values_of: Callable[[CrawlEntry
 
 
 def stats_of(entries: Sequence[CrawlEntry]) -> Mapping[str, object]:
-    """Return the statistics of a single crawl, or a mapping from spider names to the statistics of several."""
+    """Return the statistics of a single crawl; for several crawls, a mapping from spider names to statistics."""
     return entries[0].stats if len(entries) == 1 else {entry.spider.name: entry.stats for entry in entries}
 
 

@@ -51,7 +51,7 @@ class _Kind:
 
 
 class Repeats(logging.Filter):
-    """Lets the first entry of a kind pass and counts the others.
+    """Passes the first entry of a kind, and counts the further entries.
 
     Args:
         log: Logs the report about the counted entries.

@@ -154,7 +154,7 @@ _SCRAPYS: Mapping[str, str] = {
 def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None) -> str:
     """Return the text of a ``pyproject.toml`` with the settings in ``values``.
 
-    ``lines`` has the line of each setting in ``settings.py``.
+    ``lines`` has the line number of each setting in ``settings.py``.
     """
     settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []

@@ -307,7 +307,7 @@ class WorkerPool:
         self.scopes: list[ScopeReport] = []
 
     async def watch(self, crawl: Crawl) -> None:
-        """Run the workers during a crawl. A watcher. When cancelled, it gives them :data:`GRACE` seconds to end."""
+        """Run the workers during a crawl. When cancelled, give them :data:`GRACE` seconds to end. A watcher."""
         self._is_ending = trio.Event()
         for worker in self._workers:  # after a rejoin, the crawl's numbers include the workers' earlier work
             worker.before = worker.progress = Progress()

@@ -356,7 +356,7 @@ def marks(crawler: Crawler, *, has_job: bool) -> Callable[[Request], bytes | Non
 
 
 def _safe(mark: Callable[[Request], bytes | None], entry: Any) -> Callable[[Request], bytes | None]:
-    """Return a version of ``mark`` that logs errors. The request is then dropped, as in Scrapy."""
+    """Return a version of ``mark`` that logs its errors. After an error, the request is dropped, as in Scrapy."""
 
     def marked(request: Request) -> bytes | None:
         try:

@@ -201,8 +201,8 @@ class ScrapyResponse(Response):
         """Return the requests for many links, like :meth:`Response.follow_all <trawl.http.Response.follow_all>`.
 
         Raises:
-            ValueError: As in that method. Also as in :meth:`follow`, but only when the iteration reaches the wrong
-                link.
+            ValueError: As in that method. For a URL that only :meth:`follow` of this class refuses, the error is raised
+                when the iteration reaches the link.
         """
         return map(_with_place, super().follow_all(*given, **options))
 

@@ -5,17 +5,17 @@ A downloader middleware class becomes a trawl middleware. Its methods ``process_
 last argument. The differences from Scrapy:
 
 * Header values are strings, which equal their bytes in a moved crawl. Twisted's Deferreds do not work.
-* A returned request replaces the current request in one step. It is checked for duplicates unless it has
+* A returned request replaces the current request in one step. The returned request is checked for duplicates unless it has
   ``dont_filter``, as in Scrapy.
 * While ``process_request`` awaits, for example its own fetch, the request holds no place in its scopes.
 * If an inner middleware replaces a request (a retry, a redirect), the outer middleware is not called.
 
 ``SPIDER_MIDDLEWARES`` names hooks (:mod:`trawl.engine.hooks`) and spider middleware classes, which become hooks. Two of
 their methods wrap ``start()``: ``process_start``, and its older form ``process_start_requests``. The older method is a
-plain generator over a plain iterator, so it can't await. It therefore wraps the start URLs or ``start_requests()``
-before these become asynchronous. So the older method is always nearer to the spider than any ``process_start``,
-whatever its number in the setting. A spider that overrides ``start()`` may await in it, so such a spider is refused
-together with the older method, as in Scrapy.
+plain generator over a plain iterator and can't await. So it wraps the plain start URLs or ``start_requests()`` instead
+of the async ``start()``, and is always nearer to the spider than any ``process_start``, whatever its number in the
+setting. If the spider overrides ``start()``, which may await, the older method can't wrap it. Such a combination is
+refused, as in Scrapy.
 """
 
 from __future__ import annotations
@@ -406,7 +406,7 @@ def _output_method(found: Any, spider: object) -> Callable[[Response, AsyncItera
 
 
 async def _taken(outputs: AsyncIterator[Any]) -> Iterator[Any]:
-    """Wait for all outputs, and return a plain iterator over them. Their error is raised at its end."""
+    """Wait for all outputs, and return a plain iterator over them. The iterator ends with their error, if any."""
     given: list[Any] = []
     failure: Exception | None = None
     try:

@@ -85,10 +85,10 @@ def submodule(module: str, name: str) -> Any:
 
 
 class Unsupported:
-    """An attribute of Scrapy's class that trawl's class does not have. Reading it raises an error with a replacement.
+    """An attribute that only Scrapy's class has. Reading the attribute raises an error that names a replacement.
 
-    It is a class attribute with the name of the missing attribute. ``hasattr`` returns False, and an instance or a
-    subclass may have an attribute of this name. Classes define it inside ``if not TYPE_CHECKING``, so that type
+    The object is a class attribute with the name of the missing attribute. ``hasattr`` returns False, and an instance
+    or a subclass may have an attribute of this name. Classes define it inside ``if not TYPE_CHECKING``, so that type
     checkers report the name.
 
     Args:

@@ -296,7 +296,7 @@ def _of_delays(settings: Settings, throttling: ThrottlingSettings, download_dela
 def _of_two_delays(limits: Limits, delay: tuple[str, bool], per_slot: tuple[str, bool], advice: str) -> Iterator[str]:
     """Yield a sentence if one of two delays hides the other.
 
-    The delays are pairs of a name and whether the user has set it.
+    Each delay is a pair: its name, and whether the user has set it.
     """
     if limits.delay < limits.delay_per_slot and limits.concurrency <= 1 and delay[1]:
         value = 1.0 / limits.delay if limits.is_rate else limits.delay

@@ -220,7 +220,7 @@ DEFAULT = "default"
 """The source of a value that is not set."""
 
 MOVED_DEFAULT = "moved from Scrapy"
-"""The source of a value that is not set, if the default is special for crawls that were moved from Scrapy."""
+"""The source of an unset value whose default is different in crawls that were moved from Scrapy."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -346,14 +346,14 @@ class Settings(Mapping[str, Any]):
         return float(self._found(name, default, 0.0))
 
     def getlist(self, name: str, default: Any = _ABSENT) -> list[Any]:
-        """Return a copy of the value as a list; a string is split at commas, None is the empty list."""
+        """Return a copy of the value as a list; a string is split at commas, None gives an empty list."""
         value = self._found(name, default, None)
         if isinstance(value, str):
             return value.split(",") if value else []
         return [] if value is None else list(value)
 
     def getdict(self, name: str, default: Any = _ABSENT) -> dict[str, Any]:
-        """Return a copy of the value as a dict; a string is read as JSON, None is the empty dict."""
+        """Return a copy of the value as a dict; a string is read as JSON, None gives an empty dict."""
         value = self._found(name, default, None)
         if isinstance(value, str):
             value = from_json(value)

@@ -67,7 +67,7 @@ class FrontierModelTest(RuleBasedStateMachine):
     """Applies random steps to a frontier and to the model, and compares the two.
 
     Args:
-        store: Creates an empty store, as a context manager whose value opens a frontier.
+        store: Returns a context manager that creates an empty store. Its value opens a frontier.
         is_durable: Whether to reopen the store from time to time.
     """
 
@@ -251,7 +251,7 @@ def compare(store: Store, *, is_durable: bool, examples: int, steps: int) -> Non
     """Run the state machine.
 
     Args:
-        store: Creates an empty store, as a context manager whose value opens a frontier.
+        store: Returns a context manager that creates an empty store. Its value opens a frontier.
         is_durable: Whether to reopen the store from time to time.
         examples: Number of runs.
         steps: Maximum number of steps in each run.

@@ -127,7 +127,7 @@ def make_redirect(target: str, status: int = 302, headers: Mapping[str, str] | N
 
 @attrs.frozen
 class Outage:
-    """A period from ``start`` until just before ``end`` in which a host fails.
+    """A period in which a host fails. It includes ``start`` but not ``end``.
 
     Attributes:
         start: Seconds since the start of the crawl.

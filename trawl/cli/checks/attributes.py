@@ -70,7 +70,7 @@ def _gives_no_start(spider: type[Spider]) -> bool:
 def _is_forgotten(spider: type[Spider], source: SpiderSource, used: set[str]) -> bool:
     """Return True if start URLs are missing by mistake.
 
-    An empty list is intended, and code that names the attribute may set it.
+    An empty list is not a mistake. If a method names the attribute, the method may set it.
     """
     urls = _urls_of(spider)
     return not source.is_own(urls) and not used & {urls, "spider_idle", "setattr", "__dict__"}

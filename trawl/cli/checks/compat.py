@@ -184,7 +184,7 @@ def _guards(spider: type[Spider], settings: Settings) -> bool:
 
 
 def _opens(guard: AddressGuard, url: object) -> bool:
-    """Return whether a URL would open the user's own network to a crawl if it were a start URL."""
+    """Return whether a crawl with this start URL may connect to the user's own network."""
     try:
         return isinstance(url, str) and url.startswith(_HTTP) and guard.note_start(normalize_url(url))
     except ValueError:
@@ -450,7 +450,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _assigned(nodes: Iterable[ast.AST], is_it: Callable[[ast.expr], bool]) -> set[str]:
-    """Return the variables to which a value is assigned that ``is_it`` accepts."""
+    """Return the names of the variables whose assigned value ``is_it`` accepts."""
     found = [node for node in nodes if isinstance(node, ast.Assign) and is_it(node.value)]
     return {target.id for node in found for target in node.targets if isinstance(target, ast.Name)}
 

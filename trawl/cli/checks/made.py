@@ -145,7 +145,7 @@ def _bare(spider: type[Spider]) -> type[Spider]:
 
 
 async def _wrong_feeds(spider: type[Spider], settings: Settings) -> list[Exception]:
-    """Return the errors of feeds. Their exporters are created, but their files are not opened. A checkpoint."""
+    """Return the errors of feeds. The exporters are created, but no files are opened. A checkpoint."""
     await trio.lowlevel.checkpoint()
     now, found = datetime.now(UTC), []
     for path, given in settings["FEEDS"].items():

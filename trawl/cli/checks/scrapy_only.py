@@ -19,7 +19,7 @@ def check_scrapy_only(source: SpiderSource, *, is_moved: bool = False) -> Iterat
 
     Args:
         source: The source of the spider.
-        is_moved: Whether it runs as a moved spider. Header values then equal their bytes, and ``close()`` is called.
+        is_moved: Whether the spider runs as moved. If so, header values equal their bytes, and ``close()`` is called.
     """
     yield from _state(source)
     for method in source.methods():
