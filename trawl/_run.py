@@ -210,7 +210,7 @@ class OpenCrawl(AsyncIterator[Any]):
     async def until_begun(self) -> None:
         """Wait until the crawl runs or has failed to start. A checkpoint.
 
-        The crawl does not end before the caller awaits again, so the caller can first enter :meth:`stay_open`.
+        The crawl does not end before the caller awaits again, so the caller can first enter ``stay_open()``.
         """
         await self._begun.wait()
         self._is_read.set()

@@ -187,7 +187,8 @@ class JobError(TrawlError):
 class JobUnavailable(JobError):
     """The server of a job can't be reached, or can't store the job yet, for example during a failover.
 
-    A command that starts fails with this error. A process that already works on the job waits for the server instead.
+    A command fails with this error when it starts. A process that already works on the job waits for the server
+    instead.
     """
 
 

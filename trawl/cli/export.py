@@ -134,7 +134,7 @@ async def _export_from(url: str, settings: Settings, follows: bool) -> None:
 
 
 async def copy_items(job: Job, settings: FeedsSettings, *, follows: bool) -> None:
-    """Copy the items of a job to feeds. A checkpoint. If it is cancelled, the feeds stay at their recorded positions.
+    """Copy the items of a job to feeds. A checkpoint. If cancelled, the feeds stay at their recorded positions.
 
     Args:
         job: The open job, with the right to export.

@@ -147,7 +147,7 @@ def fetch_command(
     """Fetch a URL and print the body, or instead the headers, redirects and delays.
 
     Returns:
-        The exit status: FAILED without a response or for a status code of 400 or above.
+        The exit status: FAILED if there is no response, or its status code is 400 or above.
     """
 
     def act(entry: CrawlEntry) -> int:

@@ -154,8 +154,8 @@ def parse_command(
 ) -> int:
     """Fetch a URL, run a callback on it and print its outputs.
 
-    If ``callback`` is None, the callback for start URLs runs. Requests are followed to a depth of ``depth`` pages; 1
-    follows none. ``meta`` and ``cb_kwargs`` are JSON.
+    If ``callback`` is None, the callback for start URLs runs. Requests are followed to a depth of ``depth`` pages; with
+    1, none are followed. ``meta`` and ``cb_kwargs`` are JSON.
 
     Returns:
         The exit status: FAILED if no callback was called or a callback failed.

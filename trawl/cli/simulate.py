@@ -221,7 +221,7 @@ def rates_table(simulation: Simulation, width: int, *, is_ascii: bool = False) -
 
 
 def _bars(rates: Sequence[Rate], limit: Sequence[tuple[float, float]], levels: str) -> str:
-    """Return a character for each rate. Its height is the rate's share of the limit then, or of the highest rate."""
+    """Return a character per rate. Its height is the rate's share of the limit at that time, or of the highest rate."""
     highest, most = max(rate.rate for rate in rates) or 1.0, len(levels) - 1
     bars = ""
     for rate in rates:

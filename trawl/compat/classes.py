@@ -135,7 +135,7 @@ class RetryMiddleware:
 
 
 class HttpProxyMiddleware:
-    """Sets the meta key ``proxy`` of requests without one to a proxy from the environment.
+    """Sets the meta key ``proxy`` to a proxy from the environment, for requests that do not have this key.
 
     Attributes:
         auth_encoding: Only for subclasses. Credentials are always sent as UTF-8.

@@ -5,8 +5,8 @@ A downloader middleware class becomes a trawl middleware. Its methods ``process_
 last argument. The differences from Scrapy:
 
 * Header values are strings, which equal their bytes in a moved crawl. Twisted's Deferreds do not work.
-* A returned request replaces the current request in one step. The returned request is checked for duplicates unless it has
-  ``dont_filter``, as in Scrapy.
+* A returned request replaces the current request in one step. The returned request is checked for duplicates
+  unless it has ``dont_filter``, as in Scrapy.
 * While ``process_request`` awaits, for example its own fetch, the request holds no place in its scopes.
 * If an inner middleware replaces a request (a retry, a redirect), the outer middleware is not called.
 

@@ -67,7 +67,7 @@ def check_spider(
 
 
 def check_work(spider: type[Spider]) -> list[CheckMessage]:
-    """Return the errors that keep a spider from sending requests or lose its outputs, sorted by line."""
+    """Return the errors that prevent a spider's requests or lose its outputs, sorted by line."""
     source = SpiderSource(spider)
     return sorted({*check_starts(spider, source), *check_outputs(spider, source, callbacks_of(spider, source))})
 
