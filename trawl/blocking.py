@@ -86,7 +86,7 @@ class InlineBlocking:
 
 
 def is_interrupted() -> bool:
-    """Return whether the program received a signal to end, handled by :class:`trawl.shutdown.Signals`.
+    """Return whether :class:`trawl.shutdown.Signals` has received a signal to end the program.
 
     A function that waits in a thread must check this, because signals do not reach threads.
     """

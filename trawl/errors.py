@@ -278,7 +278,8 @@ class ProxyFailed(DownloadError):
     Attributes:
         is_of_proxy: True if the proxy itself failed. False if the proxy works, but did not reach the host.
         response: The response that shows the ban of the proxy; else None.
-        ready_in: Seconds until a proxy of ``ROTATING_PROXY_LIST`` may be used again if all of them cool down; else 0.0.
+        ready_in: Seconds until a proxy of ``ROTATING_PROXY_LIST`` may be used again if all its proxies cool down; else
+            0.0.
     """
 
     def __init__(

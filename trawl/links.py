@@ -131,8 +131,10 @@ class LinkExtractor:
         r"""Create an extractor of the wanted links.
 
         Args:
-            allow: Regular expressions. A link is kept only if one of them matches anywhere in its URL; empty keeps all.
-            deny: Regular expressions. A link is dropped if one of them matches in its URL, even if ``allow`` matches.
+            allow: Regular expressions. A link is kept only if one of these matches anywhere in the link's URL. Empty
+                keeps all.
+            deny: Regular expressions. A link is dropped if one of these matches in the link's URL, even if ``allow``
+                matches.
             allow_domains: Keep only links to these domains.
             deny_domains: Drop links to these domains.
             restrict_xpaths: Search only inside the elements that these queries select.
@@ -145,7 +147,7 @@ class LinkExtractor:
             deny_extensions: File extensions of links to drop, without the dot; None for :data:`IGNORED_EXTENSIONS`.
             restrict_css: Search only inside the elements that these queries select.
             strip: True to remove whitespace around addresses.
-            restrict_text: Regular expressions. A link is kept only if one of them matches anywhere in its text.
+            restrict_text: Regular expressions. A link is kept only if one of these matches anywhere in the link's text.
             deny_tags: Names of elements that are not links, even if ``tags`` names them.
             deny_attrs: Names of attributes to ignore, even if ``attrs`` names them.
 

@@ -94,7 +94,7 @@ class CrawlEntry:
         shown_name: The spider's name if the command runs several crawls; otherwise "".
         crawl: The running crawl; None before its start.
         result: The crawl's result; None until the crawl finishes.
-        error_status: Exit status for a crawl that an error ended, so that it has no result.
+        error_status: Exit status of a crawl that ended with an error and has no result.
     """
 
     spider: type[Spider]

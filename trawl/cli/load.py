@@ -108,7 +108,7 @@ def load_spider(target: str) -> type[Spider]:
     dependencies, which import some modules late.
 
     Raises:
-        SpiderNotFound: If the file, module or class does not exist, or contains no spider or several.
+        SpiderNotFound: If the file, module or class does not exist, or contains no spider or more than one.
         SpiderLoadError: If the import fails, for example with a syntax error, or the spider has no name.
         WrittenForScrapy: If the module imports Scrapy or the spider derives from Scrapy's. The message says what to
             write instead.

@@ -240,7 +240,7 @@ def _full_bar(rates: Sequence[Rate], limit: Sequence[tuple[float, float]]) -> st
 def comparison_table(rows: Sequence[Mapping[str, str]], width: int) -> Table:
     """Return :func:`figures` as a table.
 
-    Columns that do not fit are left out, starting with columns of usual values.
+    Columns that do not fit are left out, starting with columns whose values are all usual.
     """
     columns = {title: [row[title] for row in rows] for title in rows[0]}
     dispensable = [title for title, nothing in _USUAL.items() if {*columns[title]} == {nothing}]

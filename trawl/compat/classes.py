@@ -1,8 +1,8 @@
 """Scrapy's classes that projects name or derive from: downloader middleware and duplicate filters.
 
 A subclass of a middleware is an entry of ``DOWNLOADER_MIDDLEWARES`` like any class with Scrapy's methods. As in Scrapy,
-an entry of None removes its base class. If an entry is one of these classes itself, as a path or as an object, it means
-the built-in middleware (:data:`trawl.middleware.BUILT_IN`).
+None for the base class removes the base class. If an entry is one of these classes itself, as a path or as an object,
+it means the built-in middleware (:data:`trawl.middleware.BUILT_IN`).
 
 For ``DUPEFILTER_CLASS`` and ``REQUEST_FINGERPRINTER_CLASS`` the engine calls one function that returns the seen mark of
 a request (:func:`marks`). A filter that only defines which requests are equal returns marks, and the frontier stores

@@ -228,7 +228,7 @@ class SpiderMiddleware:
     sees_errors: bool
 
     def received(self, response: Response) -> TrawlError | None:
-        """Pass a response to each ``process_spider_input``. Returns the first error that one raises, or None."""
+        """Pass a response to each ``process_spider_input``. Returns the first error that a method raises, or None."""
         try:
             with contained:
                 for method in self.inputs:
@@ -429,7 +429,7 @@ def _start_hooks(hooks: Iterable[object], spider: Spider) -> list[StartHook]:
 
     Args:
         hooks: Hooks, or objects with Scrapy's methods. The first is nearest to the spider.
-        spider: The spider. ``process_start_requests`` gets it if it accepts it.
+        spider: The spider. ``process_start_requests`` gets the spider if the method accepts it.
 
     Raises:
         SettingsError: If a middleware has only ``process_start_requests``, and the spider overrides ``start()``.

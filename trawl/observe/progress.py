@@ -236,7 +236,8 @@ def came_to_nothing(reason: str, stats: Mapping[str, object]) -> str:
     """Return a sentence that explains why a crawl ended by itself without any result; else "".
 
     A crawl has no result if it sent nothing, if it reached no server, or if it has no items and something failed. A
-    crawl that ended at a limit has no result only if it reached no server, because the limit may explain the rest.
+    crawl that ended at a limit has no result only if it reached no server, because the limit may be the reason that
+    items are missing.
 
     Args:
         reason: The reason for which the crawl ended.

@@ -53,7 +53,7 @@ def printable(text: str, *, keeps_lines: bool = False, is_content: bool = False)
 
 
 def clipped(text: str, max_characters: int) -> str:
-    """Return ``text``, safe to print, shortened in the middle to ``max_characters``."""
+    """Return ``text`` made safe to print, and shortened in the middle to ``max_characters``."""
     text = printable(text)
     if len(text) <= max_characters:
         return text

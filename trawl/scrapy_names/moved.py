@@ -128,7 +128,7 @@ MOVED_UNUSED: Mapping[str, object] = {"BOT_NAME": "scrapybot", "CONCURRENT_ITEMS
 
 
 def is_disabled(path: str) -> bool:
-    """Return whether trawl replaces a disabled Scrapy component (None) with a setting.
+    """Return whether a setting of trawl replaces None for a Scrapy component.
 
     ``path`` is the component's import path.
     """

@@ -120,7 +120,7 @@ class _Cap:
 
     Attributes:
         hidden: The name of the limited setting.
-        cap: The name of the setting that limits it. A value of 0 means no limit.
+        cap: The name of the limiting setting. A value of 0 means no limit.
         is_whole: Whether an equal number is hidden too.
     """
 

@@ -201,7 +201,7 @@ def _name_of_asyncio(node: ast.AST, of_asyncio: Mapping[str, str]) -> str | None
 
 
 def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function without nested functions, because these may run in a thread."""
+    """Yield the nodes of a function, but not of nested functions, which may run in a thread."""
     for node in ast.iter_child_nodes(function):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             yield node
