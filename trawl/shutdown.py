@@ -79,7 +79,7 @@ class Signals:
         self._previous.clear()
 
     def attach(self, crawl: Crawl) -> None:
-        """Register a crawl that signals end. If a signal has been received already, cancel the crawl now."""
+        """Register a crawl, so that signals end it. If a signal was already received, cancel the crawl now."""
         self._crawls.append(crawl)
         if self.has_heard:
             crawl.cancel()

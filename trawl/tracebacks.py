@@ -205,7 +205,7 @@ def blocking_line(ident: int) -> traceback.FrameSummary | None:
     None if the loop executes no user code, or a debugger waits.
 
     Args:
-        ident: The thread of the loop, as ``threading.get_ident()`` returned it there.
+        ident: The id of the loop's thread, from ``threading.get_ident()``.
     """
     frame: FrameType | None = sys._current_frames().get(ident)
     while frame is not None:

@@ -181,7 +181,7 @@ def to_unicode(text: str | bytes, encoding: str | None = None, errors: str = "st
 
 
 def request_fingerprint(request: Request) -> str:
-    """Return the fingerprint as old versions of Scrapy compute it, without :func:`fingerprint`, in hexadecimal."""
+    """Return the hexadecimal fingerprint of old versions of Scrapy, which did not have :func:`fingerprint`."""
     text = f"{request.method}{canonicalize_url(request.url)}".encode()
     return hashlib.sha1(text + request.body, usedforsecurity=False).hexdigest()
 

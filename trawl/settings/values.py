@@ -1,4 +1,4 @@
-"""The list of all settings, their values in one crawl, immutable, and the user's own settings.
+"""The list of all settings, the immutable values of the settings in one crawl, and the user's own settings.
 
 A package defines its settings next to the code that uses them, as a frozen ``msgspec.Struct``. Each field has a type,
 limits, a unit (``title``) and a description. A name belongs to exactly one section.
@@ -104,7 +104,7 @@ class SettingInfo:
         description: Description in one or two sentences.
         section: Title of the section; "" for a key.
         annotation: The type itself, with its limits.
-        keys: Keys of a mapping whose keys have types (a scope, a feed), without defaults.
+        keys: Typed keys of a mapping, such as a scope or a feed. They have no defaults.
         absent: The meaning of a missing key in words, often the name of a setting; "" if not documented.
     """
 
@@ -400,9 +400,9 @@ CODE, ARGUMENT = "the spider's code", "-a "
 def digests(settings: Settings, spider: type, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return digests, by name, of everything that must be equal in two processes of one job.
 
-    There is a digest for each setting that is not the default, for the spider's module and for its arguments. They are
-    compared by name, so that a refused process can report the differences. Values may be passwords, so only digests
-    are exchanged.
+    There is a digest for each setting that is not the default, for the spider's module and for its arguments. The
+    digests are compared by name, so that a refused process can report the differences. Values may be passwords, so only
+    digests are exchanged.
 
     Args:
         settings: The settings of the crawl.

@@ -1,4 +1,4 @@
-"""A site for experiments, with a hundred quotes and a shop that sells the books they come from.
+"""A site for experiments, with a hundred quotes and a shop that sells the books of these quotes.
 
 ``trawl demo`` serves the site, and simulated webs can include it as a host. Its pages use the elements and classes that
 are common in crawling tutorials (``div.quote``, ``article.product_pod``, ``li.next a``). The quotes come from books

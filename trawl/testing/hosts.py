@@ -308,7 +308,7 @@ class Host:
             none.
         robots: The response for ``/robots.txt``.
         answer: The response for all other paths if there is no handler.
-        connect_error: The error of new connections, or a function of the request that returns one or None.
+        connect_error: The error of new connections, or a function of the request that returns an error or None.
         outages: The outages of the host.
         is_implied: Whether the host exists only because a page on it was added.
         address: The IP address of the host. Several hosts may have the same address. "" selects an unused address.

@@ -403,8 +403,8 @@ _MAX_EVENTS = 100_000
 class ErrorCollector(logging.Handler):
     """Collects the errors of one simulated crawl from its log and its events.
 
-    It is a handler of trawl's log, and a context manager. The log contains the errors of all user code, with their
-    requests. The events are needed in case the log is disabled.
+    The collector is a handler of trawl's log, and a context manager. The log contains the errors of all user code, with
+    their requests. The events are needed in case the log is disabled.
 
     Attributes:
         errors: The errors in order, without duplicates.

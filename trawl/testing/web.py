@@ -116,7 +116,7 @@ class SimulatedWeb:
             status: The status code of paths without a page or handler.
             body: The body for these paths.
             headers: The headers for these paths.
-            connect_error: The error of new connections, or a function of the request that returns one or None.
+            connect_error: The error of new connections, or a function of the request that returns an error or None.
             outages: Outages, or pairs of start and end in seconds since the start of the crawl.
             address: The IP address of the host. Several hosts may have the same address. "" selects an unused address.
 
