@@ -9,10 +9,9 @@ leader starts the workers after its own crawl has started, so that an error at t
         └── worker N   the same
 
 Each worker is a separate interpreter with the same arguments, so it loads the same settings. The job checks that they
-are the same. A socket carries each worker's progress and scopes to the leader (MessagePack messages, each after its
-length). When the leader's end closes, the worker shuts down as after a first Ctrl-C. So the workers end in the same way
-after Ctrl-C, after a limit that the leader reaches, and after the leader's death. Each worker has its own process
-session, so Ctrl-C in a terminal reaches only the leader.
+are the same. A socket carries a worker's progress and scopes to the leader (MessagePack, length first). When the
+leader's end closes, the worker shuts down as after a first Ctrl-C. So workers end in the same way after Ctrl-C, a limit
+in the leader, or the leader's death. Each worker has its own process session, so Ctrl-C reaches only the leader.
 
 The end of the job needs no message, because each process finds the end in the store. If a worker ends before the job,
 because it was killed or used too much memory, the leader starts it again, up to :data:`MOST_STARTS` times in a minute.
@@ -289,8 +288,7 @@ class WorkerPool:
         words: The arguments of a worker after ``trawl``.
         count: The number of processes, including this process.
         url: The job's address.
-        lifeline: A file descriptor that workers inherit; None without a local server. The server runs until all
-            processes have closed it.
+        lifeline: A file descriptor that workers inherit. A local server runs until all processes have closed it.
         console: Standard error.
 
     Attributes:
