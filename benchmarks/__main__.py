@@ -14,7 +14,7 @@ from benchmarks.results import Results
 from benchmarks.rows import ROWS
 
 FIRST = "stream"
-"""The first row to run, because it measures the memory of this process before other rows increase it."""
+"""The row that runs first. It measures the memory of this process, which other rows increase."""
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
@@ -33,7 +33,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Measure and print the rows. The exit status is 1 if a goal is missed."""
     given = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nginx is stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # run the cleanup that stops nginx
     results = Results.read(given.output) if given.row or given.resume else Results()
     with Bench(1 if given.quick else given.rounds, is_quick=given.quick) as bench:
         for name in given.row or sorted(ROWS, key=lambda name: name != FIRST):

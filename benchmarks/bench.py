@@ -1,4 +1,4 @@
-"""The argument of every row: the number of rounds, and the site, which is started on first use."""
+"""The argument of every row. It has the number of rounds and the site, which starts when it is first used."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Bench:
     """One run of the benchmark.
 
     Attributes:
-        rounds: Number of measurements of each figure. The median counts.
-        is_quick: True for fewer pages and shorter waits, to check that the rows run, not to measure.
+        rounds: Number of measurements of each figure; the result is their median.
+        is_quick: True to use fewer pages and shorter waits. This checks that the rows run; the figures do not count.
         folder: Folder for feeds and other files, removed at the end.
     """
 

@@ -2,8 +2,8 @@
 
 It prints a row for each case with 10, 1,000 and 50,000 lanes: the microseconds of a push, the microseconds of a grant
 (including ``sent`` and ``give_back``), and the number of lanes checked per grant. The first check of each lane is not
-counted. In the last case, the number of checked lanes is known to grow, because two shared scopes are closed in turn,
-and lanes move between two queues.
+counted. In the last case, the number of checked lanes grows with the number of lanes. This is expected, because two
+shared scopes are closed in turn, and lanes move between two queues.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def shared(host: int) -> Scopes:
 
 
 def seesaw(host: int) -> Scopes:
-    """Return the scope of the host, and both of two shared scopes for every third lane, or one for other lanes."""
+    """Return the scope of the host, and one of two shared scopes. Every third lane has both shared scopes."""
     return ((f"h{host}", None), *((("x", None), ("y", None)) if host % 3 == 0 else ((("x", "y")[host % 2], None),)))
 
 
@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Callable[[int], Scopes], dict[str, Limits], Limits]] = {
 def run(
     hosts: int, scopes_of: Callable[[int], Scopes], shared: dict[str, Limits], own: Limits
 ) -> tuple[float, float, float]:
-    """Return microseconds per push and per complete grant, and checks per grant after the first check of each lane."""
+    """Return microseconds per push and per complete grant, and checks per grant without each lane's first check."""
     known: dict[str, Scope] = {}
 
     def scope(id: str, now: float) -> Scope:

@@ -1,7 +1,7 @@
 """Small pure models of other crawlers that are limited by a server. They use no clock and no network.
 
 Each model is written from the published source that its docstring names, with the defaults of that source. The models
-are not the programs. They only decide when a request is sent, and what happens to a refused request.
+only decide when a request is sent, and whether and when a refused request is sent again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import attrs
 __all__ = ["MODELS", "Aimd", "Answer", "Aws", "BbrLike", "Controller", "Crawlee", "CrawleeThrottled", "Scrapy"]
 
 LOST = math.inf
-"""The time of the next attempt for a page that is lost: never."""
+"""The time of the next attempt for a lost page. It is infinite, because there is no next attempt."""
 
 
 @attrs.frozen
@@ -62,9 +62,9 @@ class Controller(Protocol):
 class Aws:
     """The adaptive mode of AWS's SDKs: a token bucket whose rate grows along CUBIC from the refused rate.
 
-    Source: botocore, ``retries/{adaptive,throttling,bucket,standard,quota}.py``. The model has ten callers, because
-    the pool has ten connections, and makes three attempts while the quota of 500 lasts. It does not read
-    ``Retry-After`` (but ``x-amz-retry-after``).
+    Source: botocore, ``retries/{adaptive,throttling,bucket,standard,quota}.py``. The pool has ten connections,
+    so the model has ten callers. It makes three attempts per page until the retry quota of 500 is used up. It ignores
+    ``Retry-After``, because the SDKs read only ``x-amz-retry-after``.
     """
 
     SCALE, BETA, SMOOTHING, BUCKET, LEAST_RATE = 0.4, 0.7, 0.8, 0.5, 0.5
@@ -136,7 +136,7 @@ class _Paced:
         self._sent_at = -math.inf
 
     def ready_at(self, now: float, in_flight: int) -> float:
-        """Return the time one interval after the last send."""
+        """Return the time that is one interval after the last send."""
         return max(now, self._sent_at + 1.0 / self.rate)
 
     def sent(self, now: float) -> None:
@@ -145,11 +145,11 @@ class _Paced:
 
 
 class Aimd(_Paced):
-    """Additive increase, multiplicative decrease. The increase is chosen for the limit, which the model knows.
+    """Additive increase, multiplicative decrease. The model knows the limit, and its increase depends on it.
 
     Source: Chiu and Jain, "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance in Computer
     Networks" (1989). The rate starts at 1 per second and grows by a fortieth of the limit per second. A refusal
-    multiplies the rate by 0.85. Refusals of other requests that were sent before it have no effect.
+    multiplies the rate by 0.85. Refusals of requests that were sent before this change have no effect.
     """
 
     INCREASE, DECREASE = 1.0 / 40.0, 0.85
@@ -169,11 +169,12 @@ class Aimd(_Paced):
 
 
 class BbrLike(_Paced):
-    """BBR's model of a path, for requests: the pace is the highest delivery rate of ten rounds, times a gain.
+    """BBR's model of a network path, for requests. The rate is the highest delivery rate of ten rounds, times a gain.
 
-    Source: draft-ietf-ccwg-bbr. A round is ten responses. Startup uses a gain of 2.77 until three rounds add less than
-    a quarter each, followed by one round of draining. Then the gains cycle through 1.25, 0.75 and six rounds of 1. The
-    minimum is 1 per second. Refusals are ignored, like losses in BBR's first version, and so is ``Retry-After``.
+    Source: draft-ietf-ccwg-bbr. A round is ten responses. Startup uses a gain of 2.77 until each of three rounds
+    raises the rate by less than a quarter. One round of draining follows. Then the gains cycle through 1.25, 0.75
+    and six rounds of 1. The minimum rate is 1 per second. Refusals are ignored, like losses in BBR's first version, and
+    so is ``Retry-After``.
     """
 
     ROUND, STARTUP, DRAIN = 10, 2.77, 0.5
@@ -209,11 +210,11 @@ class BbrLike(_Paced):
 
 
 class Scrapy:
-    """AutoThrottle and the retry middleware with default settings.
+    """Scrapy's AutoThrottle and retry middleware with default settings.
 
     Source: Scrapy 2.19, ``extensions/throttle.py``, ``downloadermiddlewares/retry.py``. The delay starts at 5 s and
-    follows the latency, with the target of one request at once. Each interval is random, from half to one and a half
-    of the delay. At most 8 requests are in flight. A page has three attempts, whatever the reason for the refusal.
+    follows the latency, with a target of one request in flight. Each interval is random, from half to one and a half
+    of the delay. At most 8 requests are in flight. Each page has three attempts, whatever the reason for a refusal.
     """
 
     START, LONGEST, TARGET, AT_ONCE, TRIES = 5.0, 60.0, 1.0, 8, 3
@@ -241,11 +242,12 @@ class Scrapy:
 
 
 class Crawlee:
-    """The autoscaled pool and rotated sessions with default settings.
+    """Crawlee's autoscaled pool and rotated sessions with default settings.
 
-    Source: Crawlee for Python 1.11, ``_autoscaling/autoscaled_pool.py``, ``crawlers/_basic/_basic_crawler.py``. It
-    starts with 10 requests at once and adds a twentieth every 10 s if nine tenths are busy and the machine is not. A
-    429 means a blocked session, and a page may use ten sessions. A 5xx is attempted four times. There are no delays.
+    Source: Crawlee for Python 1.11, ``_autoscaling/autoscaled_pool.py``, ``crawlers/_basic/_basic_crawler.py``. The
+    pool starts with 10 tasks, and adds a twentieth every 10 s if nine tenths of the tasks are busy and the machine is
+    not. After a 429, the page is requested in another session, with ten sessions at most. After a 5xx, the page has
+    four attempts in all. There are no delays.
     """
 
     START, MOST, STEP, BUSY, EACH = 10, 100, 0.05, 0.9, 10.0
@@ -276,8 +278,8 @@ class CrawleeThrottled(Crawlee):
     """:class:`Crawlee` with ``ThrottlingRequestManager``, which must be selected explicitly.
 
     Source: Crawlee for Python 1.11, ``request_loaders/_throttling_request_manager.py``. After a 429, the domain pauses
-    for 2 s, or for the time in ``Retry-After``. The pause doubles with each further 429, up to 60 s, until an equally
-    long time without a 429 has passed. No page is lost.
+    for 2 s, or for the time in ``Retry-After``. Each further 429 doubles the pause, up to 60 s. After a time without a
+    429 that is as long as the pause, the pause starts at 2 s again. No page is lost.
     """
 
     BASE, LONGEST = 2.0, 60.0

@@ -40,7 +40,7 @@ class Timed:
     Attributes:
         result: Result of the crawl.
         seconds: Elapsed seconds.
-        own: Seconds of processor time of this process.
+        own: Seconds of processor time that this process used.
     """
 
     result: CrawlResult
@@ -49,7 +49,7 @@ class Timed:
 
 
 class Sends:
-    """The times at which each host's requests were sent. Used as the crawl's recorder."""
+    """A recorder of a crawl that stores the times at which each host's requests were sent."""
 
     def __init__(self) -> None:
         self.times: dict[str, list[float]] = defaultdict(list)
@@ -81,8 +81,8 @@ def loaded(**settings: object) -> Settings:
 def timed(spider: type[trawl.Spider], settings: Settings, **more: Any) -> Timed:
     """Run a crawl. ``more`` are arguments of :func:`trawl._run.crawl_with`.
 
-    The garbage collector is configured as in ``trawl crawl``. Otherwise its full passes, in which nothing is sent,
-    would also include the objects of the benchmark and of earlier rows.
+    The garbage collector is configured as in ``trawl crawl``. Otherwise, its full passes would take longer, because
+    they would include the objects of the benchmark and of earlier rows. During a pass, nothing is sent.
     """
     began, began_own = time.perf_counter(), time.process_time()
     with short_collections():

@@ -49,7 +49,7 @@ class Figure:
 
 
 def shown(value: float) -> str:
-    """Return a value with three significant digits, and all digits before the decimal point."""
+    """Return a value with three significant digits, or with more if the integer part has more."""
     if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
@@ -62,7 +62,7 @@ def median_of(name: str, values: Iterable[float], unit: str = "", **more: Any) -
 
 
 def ratio_of(name: str, ours: Iterable[float], theirs: Iterable[float], **more: Any) -> Figure:
-    """Return the median of the ratios within each round, which are not affected if the machine slows both down."""
+    """Return the median of the ratios of each round. If the machine is slow in a round, its ratio stays the same."""
     return median_of(name, [our / their for our, their in zip(ours, theirs, strict=True)], "x", **more)
 
 

@@ -1,7 +1,8 @@
 """Measures a free host next to throttled hosts: ``python -m benchmarks.free_host [--rounds N]``.
 
-The free host takes 0.2 s for a page and gets four requests at a time for 20 s: alone, next to 15 hosts with a delay of
-1 s, and next to 100. The ratio to its time alone shows how much the other hosts slow it down.
+The free host takes 0.2 s for a page. For 20 s, up to four requests to this host are in flight. This is measured with
+the free host alone, together with 15 hosts that have a delay of 1 s, and together with 100 such hosts. The ratio of the
+times shows how much the other hosts slow down the free host.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ FREE = "free.localhost"
 
 
 class Mixed(trawl.Spider):
-    """Requests the free host's pages, and more pages of each throttled host than its delay allows in that time."""
+    """Requests pages of the free host, and more pages of each throttled host than its delay allows."""
 
     name = "mixed"
     port = 0
@@ -51,7 +52,7 @@ class Mixed(trawl.Spider):
 
 
 class FreeHost:
-    """Records when the free host's requests are sent and end, and ends the crawl after the last one."""
+    """Records when the free host's requests are sent and end, and ends the crawl after the last request."""
 
     def __init__(self, pages: int) -> None:
         self._pages = pages
@@ -61,7 +62,7 @@ class FreeHost:
         self.others = 0
 
     def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
-        """Record a send or an end. The crawl's recorder."""
+        """Record the send or the end of a request. The crawl calls this as its recorder."""
         if FREE not in grant.request.url:
             self.others += outcome is not None
             return
@@ -99,7 +100,7 @@ def took(bench: Bench, throttled: int, seconds: float) -> float:
 
 
 def beside_throttled(bench: Bench) -> list[Figure]:
-    """Return the free host's times next to other hosts, compared with its time alone."""
+    """Return the free host's times together with other hosts, compared with its time alone."""
     seconds = 2.0 if bench.is_quick else SECONDS
     times: dict[int, list[float]] = {throttled: [] for throttled in (0, *BESIDE)}
     for _ in range(max(1, bench.rounds // 3)):  # each round takes a minute

@@ -5,10 +5,11 @@
     python benchmarks/frontier.py                         5 million on 1,000 lanes
     python benchmarks/frontier.py --pending 1e6 --lanes 50000 --batch 1000
 
-It fills a job, and then opens it in a separate process and measures that process. "Taken and given back" means that
-batches of requests are leased and released, and new requests are pushed. A "page" means that a request is leased and
-then acknowledged with a new request, whose fingerprint was claimed, and an item of 100 bytes. As in a crawl, each page
-has its own task. The goals are 5 million requests in 300 MB, a start-up under 5 s, and 10,000 per second in batches.
+The benchmark fills a job, opens it in a separate process, and measures that process. "Taken and given back" means that
+batches of requests are leased and released, and that new requests are pushed. A "page" means that a request is leased
+and then acknowledged, together with an item of 100 bytes and a new request whose fingerprint was claimed. As in a
+crawl, each page has its own task. The goals are 5 million requests in 300 MB, a start-up under 5 s, and 10,000 requests
+per second in batches.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ AHEAD = 32
 
 
 class Pages:
-    """Stands in for a spider. Its method is the callback."""
+    """A replacement for the spider. Its method is the callback of the requests."""
 
     def parse(self, response: object) -> None:
         """Do nothing."""
@@ -67,7 +68,7 @@ async def fill(directory: str, pending: int, lanes: int) -> None:
     spider = Pages()
     job, frontier = await opened(directory, spider)
     began = time.perf_counter()
-    for first in range(frontier.statistics().pending, pending, FILL):  # a partly filled job is filled up
+    for first in range(frontier.statistics().pending, pending, FILL):  # continue a partly filled job
         records = [record(spider, number, lanes) for number in range(first, min(first + FILL, pending))]
         await frontier.claim_many([each.fingerprint for each in records if each.fingerprint])
         await frontier.push_many(records)
@@ -125,7 +126,7 @@ def told(what: str, requests: int, job: SqliteJob) -> Iterator[None]:
 
 
 async def page(frontier: JobFrontier, lease: Record, child: Record) -> None:
-    """Do the frontier's work for one page."""
+    """Make the calls to the frontier that one page needs."""
     if child.fingerprint and await frontier.claim_many([child.fingerprint]) == [True]:
         await frontier.acknowledge(lease, [child], [b"i" * 100])
 

@@ -1,9 +1,9 @@
 """Crawls a server with a rate limit: ``python -m benchmarks.limit_req [--svg FILE]``.
 
-It starts an nginx with ``limit_req`` at 5 and at 50 requests per second (``nodelay``, burst 5, 429). It crawls nginx
-with rampup, and without rampup from full speed. All crawls run at the same time in one process, in about two minutes.
-The table shows the served and refused requests. The picture for ``docs/explanation`` shows the rate over time with
-every 429.
+It starts an nginx with ``limit_req`` at 5 and at 50 requests per second (``nodelay``, burst 5, 429). It crawls this
+server with rampup, and without rampup at full speed. All crawls run at the same time in one process, in about two
+minutes. The table shows the served and refused requests. The picture for ``docs/explanation`` shows the rate over time
+with every 429.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def panel(run: Run) -> Panel:
 
 
 def settled(run: Run) -> str:
-    """Return the rate after the limit was found, as a share of the allowed rate."""
+    """Return the rate that the crawl reached after it had found the limit, as a share of the allowed rate."""
     share = run.rate(FOUND, run.took) / run.case.allowed
     refused = sum(at >= FOUND for at in run.refused)
     return f"{share:.0%} of what is allowed and {refused} of the answers 429 from {FOUND:.0f} s on"

@@ -1,4 +1,4 @@
-"""The peers. Each is installed from the package index in its own virtual environment on first use.
+"""The crawlers to compare, called peers. Each peer has its own virtual environment, created when it is first used.
 
 The environments are stored in ``~/.cache/trawl-benchmarks``, or in ``TRAWL_BENCHMARKS_CACHE``. To get newer versions,
 delete the folder.
@@ -18,7 +18,7 @@ __all__ = ["PEERS", "environment_of", "peer_python", "run_script", "version_of"]
 
 ROOT = Path(__file__).parent.parent
 PEERS = {"scrapy": "scrapy>=2.19,<3", "crawlee": "crawlee[parsel]>=1.11", "compiled": str(ROOT)}
-"""Requirements for pip by the name of the environment. ``compiled`` is this checkout with compiled modules."""
+"""The requirements of each environment, for pip. ``compiled`` is this checkout with compiled modules."""
 
 CHILD_WITHIN = 600.0
 """Maximum number of seconds for a script."""

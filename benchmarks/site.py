@@ -45,7 +45,7 @@ http {{
     }}
 }}
 """
-"""``/p/N.html`` has ten links, ``/round/R/N.html`` five, so that 40 rounds are 200,000 pages with a million links.
+"""``/p/N.html`` has ten links. ``/round/R/N.html`` has five, so 40 rounds have 200,000 pages with a million links.
 
 ``/300/N.html`` and ``/900/N.html`` have ten links to pages of the same site.
 
@@ -58,7 +58,7 @@ class Site:
     """A running nginx.
 
     Attributes:
-        port: Port of HTTP, at any loopback address.
+        port: Port for HTTP. Every loopback address has it.
         secure_port: Port of HTTPS.
         authority: File with the authority that signed the certificate.
     """
@@ -120,7 +120,7 @@ def serving() -> Iterator[Site]:
     binary, _ = nginx()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folder.chmod(0o755)  # nginx may drop its privileges
+        folder.chmod(0o755)  # nginx may run as another user
         write_pages(folder / "root")
         authority = trustme.CA()
         certificate = authority.issue_cert("127.0.0.1", "localhost")

@@ -1,10 +1,11 @@
 """Measures the cost of a request: ``python -m benchmarks.transport [--pages 4000] [--connections 64] [--tls]``.
 
 It starts an nginx on loopback with one page of 5.5 kB (or its own server in another process if there is no nginx), and
-requests the page in three ways: with the bare loop (Trio streams and httptools without errors, limits or pool, as the
-physical reference), ``Http11Transport`` and ``HttpxTransport``. These take turns for several rounds. The table shows
-the medians of requests per second and of processor time, each with its ratio to the bare loop. It also shows the task
-steps and I/O waits per request, which are not affected by noise. An instrument counts them in a separate round.
+requests the page in three ways: with the bare loop (Trio streams and httptools, without error handling, limits or
+a pool), with ``Http11Transport``, and with ``HttpxTransport``. The three ways take turns for several rounds. The table
+shows the medians of requests per second and of processor time, each with its ratio to the bare loop. It also shows the
+task steps and I/O waits per request, which other programs on the machine do not affect. An instrument counts them in a
+separate round.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ async def timed(asks: list[Ask], pages: int) -> Taken:
             left -= 1
             await ask()
 
-    async with trio.open_nursery() as nursery:  # warm up: open all connections
+    async with trio.open_nursery() as nursery:  # open all connections before the measurement
         for ask in asks:
             nursery.start_soon(ask)
     began, began_own = time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""A transport without cost, so that only the engine's own time is measured."""
+"""A transport that takes almost no time, so that a benchmark measures only the engine."""
 
 from __future__ import annotations
 

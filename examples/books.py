@@ -1,12 +1,12 @@
-"""All books of the shop that ``trawl demo`` serves: eighty-six records, from lists and pages.
+"""Reads all books of the shop that ``trawl demo`` serves: eighty-six records, from lists and book pages.
 
 ::
 
     trawl crawl examples/books.py -O books.csv
     trawl crawl examples/books.py -O first.json -s DEPTH_LIMIT=1
 
-Data that is only in a list is passed to the callback of the book's page with ``cb_kwargs``. Failed pages go to an
-errback.
+Some data of a book is only in the list. It is passed to the callback of the book's page with ``cb_kwargs``. If a page
+fails, its errback is called.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Books(trawl.Spider):
     name = "books"
     start_urls = ["http://127.0.0.1:8765/books/"]
     allowed_domains = ["127.0.0.1"]
-    custom_settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0.25}  # four per second, one per slot
+    custom_settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0.25}  # four requests per second
 
     def parse(self, response: trawl.Response) -> Iterator[trawl.Request]:
         """Yield a request for each book of a list, and for the next list."""
@@ -54,5 +54,5 @@ class Books(trawl.Spider):
         }
 
     def missed(self, error: Exception) -> None:
-        """Log which book is missing."""
+        """Log that a book is missing, and why."""
         self.logger.warning("no record: %s", error)

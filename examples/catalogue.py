@@ -1,4 +1,4 @@
-"""The shop of ``trawl demo``, crawled by rules that select links and the callbacks of their pages.
+"""Crawls the shop of ``trawl demo`` by rules. Each rule selects links, and may name the callback for their pages.
 
 ::
 

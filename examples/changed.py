@@ -4,8 +4,8 @@
 
     trawl crawl examples/changed.py -a site=https://www.example.com -a since=2024-05-01 -O changed.csv
 
-robots.txt names the sitemaps. The sitemaps list the pages with the date of their last change. Nothing else is
-requested.
+robots.txt names the sitemaps. The sitemaps list the pages with the dates of their last changes. The spider requests
+only robots.txt, the sitemaps, and the pages that have changed.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     trawl crawl examples/covers.py -O covers.jsonl
     trawl crawl examples/covers.py -O covers.jsonl -s IMAGES_STORE=s3://bucket/covers
 
-Covers are fetched under the same limits as pages. A second crawl does not fetch covers again within 90 days
-(``IMAGES_EXPIRES``).
+The same limits apply to covers and pages. If you crawl again within 90 days (``IMAGES_EXPIRES``), the covers are not
+downloaded again.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
     trawl job dead-links
 
 Stop it with Ctrl-C, or kill it. The first command continues where the crawl stopped, and each dead link is in the feed
-once. The second command shows the progress. Links of a site that was given up because it was down for a long time also
-count as dead. Sites are crawled at the same time, each at its own pace. A new list needs a new job.
+once. The second command shows the progress. If a site is
+down for so long that it is given up, its links count as dead too. Sites are crawled at the same time, each at its own
+pace. A new list needs a new job.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class DeadLinks(trawl.Spider[DeadLink]):
     """Sends a HEAD request for each page, and a GET request only if the server does not support HEAD."""
 
     name = "dead_links"
-    custom_settings = {"JOB_KEEP_GIVEN_UP": False}  # a site that is down is a result, so do not retry it
+    custom_settings = {"JOB_KEEP_GIVEN_UP": False}  # a site that is down is a result, so the next run does not retry it
     file = "urls.txt"
     """``-a file=PATH``."""
 
@@ -54,7 +55,7 @@ class DeadLinks(trawl.Spider[DeadLink]):
                 yield DeadLink(url, None, str(error))
 
     def urls(self) -> Iterator[str]:
-        """Yield the URLs of the list, which is read on demand and never completely in memory."""
+        """Yield the URLs of the list. The file is read line by line, so it is never completely in memory."""
         with open(self.file, encoding="utf-8") as lines:
             yield from filter(None, map(str.strip, lines))
 

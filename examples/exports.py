@@ -7,7 +7,7 @@
 
 The spider crawls ``trawl demo``. ``authors.csv`` has the authors, in the configured columns. ``quotes-00001.jsonl.gz``
 and the following files have a hundred quotes each. ``short.json`` has the quotes that fit on a card. ``all.sqlite`` has
-both kinds of items in one table. All files contain only whole records at any time, even if the crawl is killed.
+both kinds of items in one table. Even if the crawl is killed, all files contain only whole records.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
     trawl crawl examples/fed.py -s ALLOW_PRIVATE_ADDRESSES=true
     sqlite3 queue.sqlite "INSERT INTO queue (url) VALUES ('http://127.0.0.1:8765/')"
 
-The first command waits for work until it is stopped. With the setting, it may also crawl ``trawl demo`` on this
-machine. The second command, in another terminal, adds a URL. The result is written to the same row. Rows without a
-result, because the crawl was killed or robots.txt disallows the URL, are taken again by the next crawl. Run only one
-crawl per queue, because two crawls would take each other's rows.
+The first command waits for URLs until it is stopped. Its setting also allows URLs of ``trawl demo`` on this machine.
+The second command, in another terminal, adds a URL. The crawl writes the result to the row of the URL. A row has no
+result if the crawl was killed or if robots.txt disallows the URL. The next crawl requests the URLs of these rows again.
+Run only one crawl per queue, because two crawls would request the same URLs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Fed(trawl.Spider):
     own_settings = {"QUEUE": "queue.sqlite", "QUEUE_SECONDS": 5.0}
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:
-        """Yield requests for the queue, forever. trawl reads more of them only when it can send them."""
+        """Yield requests for the URLs in the queue, forever. trawl reads another one only when it can send requests."""
         await self.ask(TABLE)
         await self.ask(AGAIN)
         while True:
@@ -54,15 +54,15 @@ class Fed(trawl.Spider):
         await self.ask(ANSWER, response.status, response.css("title::text").get(), None, number)
 
     async def failed(self, error: trawl.HttpError | DownloadError) -> None:
-        """Write the error: a status code that is an error, or no response at all."""
+        """Write the error. Either the status code is an error, or there was no response."""
         status = error.response.status if isinstance(error, trawl.HttpError) else None
         await self.ask(ANSWER, status, None, str(error), error.request.cb_kwargs["number"])
 
     async def ask(self, statement: str, *values: object) -> list[tuple[int, str]]:
-        """Return the rows of a statement. SQLite blocks, so run it in a thread, like any client that blocks."""
+        """Run a statement in a thread, because SQLite blocks, and return its rows."""
         return await self.crawl.blocking.run(self.ask_now, statement, values)
 
     def ask_now(self, statement: str, values: tuple[object, ...]) -> list[tuple[int, str]]:
-        """Run a statement, in the thread."""
+        """Run a statement, and return its rows. Called in a thread."""
         with closing(sqlite3.connect(self.settings["QUEUE"])) as connection, connection:
             return connection.execute(statement, values).fetchall()

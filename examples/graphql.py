@@ -1,4 +1,4 @@
-"""The releases of a repository from GitHub's GraphQL API, with posted JSON, pages by cursor, a token and a quota.
+"""Reads the releases of a repository from GitHub's GraphQL API. Shows JSON requests, a cursor, a token and a quota.
 
 ::
 
@@ -6,7 +6,7 @@
     trawl crawl examples/graphql.py -O releases.jsonl
     trawl crawl examples/graphql.py -O releases.jsonl -a repository=psf/requests
 
-The token is only sent to that origin. GraphQL responds with 200 even for errors, and lists the errors in the body.
+The token is sent only to api.github.com. If a query fails, GraphQL responds with 200 and lists the errors in the body.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Release(TypedDict):
 
 
 class GraphQL(trawl.Spider[Release]):
-    """Requests a hundred releases at a time."""
+    """Requests the releases, a hundred per request."""
 
     name = "graphql"
     endpoint = "https://api.github.com/graphql"
@@ -53,7 +53,7 @@ class GraphQL(trawl.Spider[Release]):
         yield self.page(None)
 
     def page(self, after: str | None) -> trawl.Request:
-        """Return a request for the releases after a cursor. Bodies differ, so the requests are not duplicates."""
+        """Return a request for the releases after a cursor. The body has the cursor, so no request is a duplicate."""
         owner, _, name = self.repository.partition("/")
         variables = {"owner": owner, "name": name, "after": after}
         return trawl.Request.json(self.endpoint, {"query": QUERY, "variables": variables})

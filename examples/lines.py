@@ -5,9 +5,9 @@
     python examples/lines.py < urls.txt
     tail -n +1 -f urls.txt | python examples/lines.py
 
-Both commands read URLs from standard input and print each page's title as a line of JSON. The crawl continues as long
-as more lines may come. New requests are sent at once, even if other requests are pending. If many requests are pending,
-the program pauses reading, so that an endless list does not fill the memory.
+Both commands read URLs from standard input and print each page's title as a line of JSON. The crawl continues until
+standard input ends. A new URL is requested even while other requests are pending. If many requests are pending, the
+program stops reading for a while, so that an endless list does not fill the memory.
 """
 
 from __future__ import annotations

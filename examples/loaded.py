@@ -1,12 +1,12 @@
-"""Books from an item loader, validated by a dataclass. Values are cleaned and converted. Invalid items are separate.
+"""Reads books with an item loader that cleans and converts values. A dataclass validates the items.
 
 ::
 
     pip install "trawl-crawler[loaders]"
     trawl crawl examples/loaded.py
 
-``books.jsonl`` has the books of ``trawl demo``. If a book's page has no price, or a price that is not a number, the
-book is in ``invalid.jsonl`` with its URL and the error.
+``books.jsonl`` has the books of ``trawl demo``. If the page of a book has no valid price, the book is written to
+``invalid.jsonl`` instead, with its URL and the error.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def price(text: str) -> float | str:
 
 
 class BookLoader(ItemLoader):
-    """Processors of each field: ``_in`` for extracted values, ``_out`` for the value in the item."""
+    """The processors of each field: ``_in`` for the extracted values, and ``_out`` for the value in the item."""
 
-    default_item_class = dict  # the crawl converts it to a Book
+    default_item_class = dict  # the crawl converts the dict to a Book
     default_input_processor = MapCompose(str.strip)
     default_output_processor = TakeFirst()
 

@@ -4,8 +4,8 @@
 
     trawl crawl examples/login.py -O quotes.jsonl -a users=anna:secret,ben:hidden
 
-The form has a hidden field that belongs to a cookie. ``FormRequest.from_response`` sends the field, and the session
-sends the cookie. Only users who are logged in see the work that a quote is from. With
+The login form has a hidden field whose value fits a cookie. ``FormRequest.from_response`` sends the field, and the
+session sends the cookie. Only users who are logged in see the source of each quote. With
 ``-s COOKIES_FILE=cookies.json``, the next crawl is already logged in and does not send passwords.
 """
 
@@ -35,16 +35,17 @@ class Login(trawl.Spider):
             yield self.session(name).request(f"{self.site}/", cb_kwargs={"password": password})
 
     def parse(self, response: trawl.Response, password: str) -> Iterator[Any]:
-        """Continue if the cookies of an earlier crawl are still valid, or else request the form."""
+        """Continue if the cookies of an earlier crawl are still valid. Otherwise, request the form."""
         if is_logged_in(response):
             yield from self.quotes(response)
         else:
             yield self.here(response, response.follow("/login", self.form, cb_kwargs={"password": password}))
 
     def form(self, response: trawl.Response, password: str) -> trawl.Request:
-        """Return the filled form. It already has the hidden field.
+        """Return the request that sends the filled form, including the hidden field.
 
-        A login redirects to the first page, which was seen before the login, so this request must not be filtered.
+        After a login, the site redirects to the first page. This page was seen before the login, so the duplicate
+        filter must not apply.
         """
         fields = {"username": response.meta["session"], "password": password}
         filled = trawl.FormRequest.from_response(response, formdata=fields, callback=self.answered, dont_filter=True)

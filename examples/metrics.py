@@ -1,12 +1,11 @@
-"""Metrics of a running crawl for Prometheus. A watcher writes a file for the textfile collector of node_exporter.
+"""Writes metrics of a running crawl for Prometheus, to a file for the textfile collector of node_exporter.
 
 ::
 
     trawl crawl examples/metrics.py -O quotes.jsonl -s METRICS_FILE=trawl.prom
 
-The spider crawls ``trawl demo``. node_exporter reads the folder in its ``--collector.textfile.directory``. Counts come
-from the statistics. Events report what happens at the moment it happens. Here, the event is that a site asks the crawl
-to slow down.
+The spider crawls ``trawl demo``. node_exporter reads all files in its ``--collector.textfile.directory``. Most counts
+come from the statistics of the crawl. The number of times that a site asked the crawl to slow down comes from events.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Metrics:
         self.refusals: Counter[str] = Counter()
 
     async def watch(self, crawl: Crawl) -> None:
-        """Run while the crawl runs. An error here is logged, and the crawl continues."""
+        """Write the file until the crawl ends. If this fails, trawl logs the error, and the crawl continues."""
         with crawl.events(ScopeBackedOff) as events:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.write_now_and_then, crawl)
@@ -62,7 +61,7 @@ class Metrics:
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a file in one step, so that a reader never sees half of it."""
+    """Write a file in one step, so that other programs never read an incomplete file."""
     fresh = path.with_suffix(".part")
     fresh.write_text(text, encoding="utf-8")
     os.replace(fresh, path)

@@ -1,4 +1,4 @@
-"""Books in PostgreSQL: a pipeline for a database server that runs statements in a thread.
+"""Stores books in PostgreSQL, with a pipeline that runs the statements in a thread.
 
 ::
 
@@ -6,9 +6,9 @@
     createdb books
     trawl crawl examples/postgres.py -s POSTGRES=postgresql:///books
 
-The spider crawls ``trawl demo``. The table has a row for each book, and the next crawl updates it. psycopg's
-asynchronous API needs asyncio and does not work with Trio. So this pipeline calls the blocking API in a thread, and the
-rest of the crawl continues. Keep a password in ``~/.pgpass``.
+The spider crawls ``trawl demo``. The table has a row for each book, and the next crawl updates this row. psycopg's
+asynchronous API needs asyncio, so it does not work with Trio. This pipeline calls the blocking API in a thread instead,
+and the crawl continues in the meantime. If the server needs a password, keep it in ``~/.pgpass``.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ class Book:
 class Postgres:
     """Stores books in a table.
 
-    If the server is unreachable, the item is lost and counted as ``item_error_count``. The next item connects again.
+    If the server is unreachable, the item is lost and counted as ``item_error_count``. For the next item, the pipeline
+    connects again.
     """
 
     connection: Any
 
     def __init__(self, crawl: MiddlewareCrawl) -> None:
         self.crawl = crawl
-        self.turn = trio.Lock()  # items of several pages arrive at once, but a connection supports one thread
+        self.turn = trio.Lock()  # only one thread at a time may use the connection
 
     @classmethod
     def from_crawler(cls, crawl: MiddlewareCrawl) -> Self:
@@ -55,7 +56,7 @@ class Postgres:
         return cls(crawl)
 
     async def open_spider(self) -> None:
-        """Connect before the first request, so that nothing is sent without a database."""
+        """Connect before the first request. If this fails, the crawl sends no requests."""
         await self.crawl.blocking.run(self.connect)
 
     def connect(self) -> None:
@@ -66,7 +67,7 @@ class Postgres:
         self.connection.execute(TABLE)
 
     async def process_item(self, item: Book) -> Book:
-        """Write a book. Its page is done when the book is written."""
+        """Write a book. The page of the book counts as done only after that."""
         async with self.turn:
             await self.crawl.blocking.run(self.write, item, self.crawl.now_utc().isoformat())
         return item

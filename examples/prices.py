@@ -1,12 +1,12 @@
-"""The prices of ``trawl demo``'s books, stored in SQLite between crawls: a pipeline with a database.
+"""Stores the prices of ``trawl demo``'s books in SQLite, and finds changes between crawls.
 
 ::
 
     trawl crawl examples/prices.py
     trawl crawl examples/prices.py -s DATABASE=shop.sqlite -O changed.csv
 
-The database has a row for each price that a book has had. Known prices are dropped, so the feed of the second crawl
-contains only changes since the first.
+The database has a row for each price that a book has had. The pipeline drops items whose price is already stored, so
+the feed of the second crawl contains only changes since the first crawl.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Database:
 
     def __init__(self, crawl: MiddlewareCrawl) -> None:
         self.crawl = crawl
-        self.turn = trio.Lock()  # items of several pages arrive at once, but a transaction has one
+        self.turn = trio.Lock()  # each transaction contains one item
 
     @classmethod
     def from_crawler(cls, crawl: MiddlewareCrawl) -> Self:
@@ -50,7 +50,7 @@ class Database:
         await self.crawl.blocking.run(self.connect)
 
     def connect(self) -> None:
-        """Open the database. Each statement may come from another thread."""
+        """Open the database, so that any thread may use the connection. Runs in a thread."""
         self.connection = sqlite3.connect(self.crawl.settings["DATABASE"], check_same_thread=False)
         self.connection.execute(TABLE)
 
@@ -62,9 +62,9 @@ class Database:
         return item
 
     def keep(self, item: Price, since: str) -> bool:
-        """Store a price if it is new, and return whether it was. Runs in a thread."""
+        """Store a price if it is new. Returns True if it is new. Runs in a thread."""
         last = "SELECT price FROM prices WHERE url = ? ORDER BY since DESC LIMIT 1"
-        with self.connection:  # a transaction
+        with self.connection:  # the block is a transaction
             if self.connection.execute(last, (item.url,)).fetchone() == (item.price,):
                 return False
             row = (item.url, item.title, item.price, since)

@@ -4,8 +4,8 @@
 
     python examples/program.py
 
-While ``trawl demo`` runs, this prints each item as a line of JSON, and a summary of each crawl at the end. Ctrl-C ends
-both crawls. They crawl the same site and share its limits.
+Run ``trawl demo`` first. The program prints each item as a line of JSON, and at the end a summary of each crawl. Ctrl-C
+ends both crawls. Both spiders crawl the same site, and share its limits.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def main(*spiders: type[trawl.Spider], **settings: Any) -> None:
     """Run spiders at the same time, and print their items."""
     outbox, inbox = trio.open_memory_channel[Any](0)
     async with trio.open_nursery() as nursery, inbox:
-        async with outbox:  # each task gets a clone, so the channel ends with the last task
+        async with outbox:  # each crawl has a clone of the channel, so the channel ends when the last crawl ends
             for spider in spiders:
                 nursery.start_soon(read, spider, settings, outbox.clone())
         async for item in inbox:

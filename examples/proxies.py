@@ -1,11 +1,12 @@
-"""Pages through rotating proxies. A proxy that fails cools down. The site's limits apply to all proxies together.
+"""Reads pages through rotating proxies. The limits of the site apply to all proxies together.
 
 ::
 
     export TRAWL_ROTATING_PROXY_LIST='["http://me:secret@one.example:3128", "socks5://two.example:1080"]'
     trawl crawl examples/proxies.py -O quotes.jsonl
 
-The statistics at the end show the pages of each proxy. More proxies distribute the load, but do not increase it.
+If a proxy fails, it is not used for a while. The statistics at the end count the pages of each proxy. With more
+proxies, the crawl is not faster, because the limits of the site do not change.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Proxies(trawl.Spider):
     start_urls = ["https://quotes.toscrape.com/"]
     custom_settings = {
         "THROTTLING_SCOPES": {"quotes.toscrape.com": {"concurrency": 2, "delay": 0.5}},
-        "ROTATING_PROXY_BACKOFF_BASE": 60.0,  # seconds; doubles with each further failure
+        "ROTATING_PROXY_BACKOFF_BASE": 60.0,  # seconds; doubled after each further failure
         "ROTATING_PROXY_BACKOFF_CAP": 1800.0,
         "ROTATING_PROXY_BAN_CODES": [403],  # status codes with which this site bans a proxy
     }

@@ -1,4 +1,4 @@
-"""Crawls Python's own documentation server. One record per module of the standard library. Needs no network.
+"""Crawls Python's own documentation server, and yields one record per module of the standard library.
 
 ::
 
@@ -6,7 +6,8 @@
     trawl crawl examples/pydoc.py -O out.jsonl -a package=email
 
 The server (``python -m pydoc``) runs in a separate process on a free loopback port, and is stopped when the crawl ends.
-It imports each module whose page is requested, so modules that do something when imported are left out.
+The server imports each module whose page is requested, so the spider leaves out modules that run a program when they
+are imported. The crawl needs no network.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import trawl
 
 LEFT_OUT = re.compile(
     r"antigravity"  # opens a web browser
-    r"|(idlelib|lib2to3|turtledemo)\..*"  # programs that start when imported, or need a screen
-    r"|(.*\.)?(test|tests|idle_test|__main__)(\..*)?"  # would run
+    r"|(idlelib|lib2to3|turtledemo)\..*"  # programs that start when they are imported, or need a screen
+    r"|(.*\.)?(test|tests|idle_test|__main__)(\..*)?"  # run tests or programs when they are imported
 )
 
 
@@ -56,7 +57,7 @@ class Pydoc(trawl.Spider):
     }
 
     package = ""
-    """``-a package=NAME``: only this package (or module) and what is in it."""
+    """``-a package=NAME``: read only this package or module, and the modules in it."""
 
     server: subprocess.Popen[str] | None = None
 
@@ -68,9 +69,9 @@ class Pydoc(trawl.Spider):
     def parse(self, response: trawl.Response) -> Iterator[dict[str, object] | trawl.Request]:
         """Yield one record per page of a module, and a request for each module that it names."""
         kind, _, _ = (response.css("title::text").get() or "").removeprefix("Pydoc: ").rpartition(" ")
-        if kind in ("module", "package", "built-in module"):  # neither the index nor "Error - dbm.gnu.html"
+        if kind in ("module", "package", "built-in module"):  # not the index, and not "Error - dbm.gnu.html"
             yield {
-                "module": response.url.rpartition("/")[2].removesuffix(".html"),  # the title of _io is io
+                "module": response.url.rpartition("/")[2].removesuffix(".html"),  # the title of the page of _io is io
                 "summary": summary(response),
                 "classes": response.css("tr.title-decor a::attr(name)").getall(),
                 "functions": [name[1:] for name in response.css('a[name^="-"]::attr(name)').getall()],
@@ -91,7 +92,7 @@ class Pydoc(trawl.Spider):
         """Stop the server."""
         if self.server is not None:
             self.server.terminate()
-            with self.server:  # closes its pipes and waits for it
+            with self.server:  # the block's end closes the pipes of the server and waits until it ends
                 pass
 
 

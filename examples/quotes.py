@@ -5,7 +5,8 @@
     trawl crawl examples/quotes.py -O quotes.jsonl
     trawl crawl examples/quotes.py -O love.jsonl -a tag=love
 
-The spider has two callbacks for two kinds of pages and records. An author named on many pages is requested once.
+The spider has one callback for quotes and one for authors. Many pages link to the same author, whose page is requested
+only once.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Pages as Markdown, for a language model or a search index. Only the readable text, without menus and scripts.
+"""Saves the readable text of pages as Markdown, without menus and scripts, for a language model or a search index.
 
 ::
 
     pip install "trawl-crawler[markdown]"
     trawl crawl examples/readable.py -a url=http://127.0.0.1:8765/books/ -s DEPTH_LIMIT=2 -O pages.jsonl
 
-The spider crawls ``trawl demo``. Each line is a page with URL, title and text. Links in the text are absolute, so that
-the text can be used by itself.
+The spider crawls ``trawl demo``. Each line is a page with URL, title and text. Links in the text are absolute, so they
+still work when the text is used elsewhere.
 """
 
 from __future__ import annotations

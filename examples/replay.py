@@ -1,4 +1,4 @@
-"""Develop a spider with recorded pages: crawl once, and then replay the traffic without network access.
+"""Runs a spider on recorded pages: crawl a site once, and then replay the traffic without a network.
 
 ::
 
@@ -6,8 +6,9 @@
     trawl crawl examples/replay.py -s WARC_FILE=books.warc.gz -s DEPTH_LIMIT=2 -O books.jsonl
     python examples/replay.py books-00001.warc.gz
 
-The first crawl uses ``trawl demo``. The second command runs the current spider on the recorded responses, on a virtual
-clock, in milliseconds. It prints the items, and the URLs that a changed spider requests but the first crawl did not.
+The first crawl uses ``trawl demo``. The second command runs the spider on the recorded responses, on a virtual clock,
+in milliseconds, and prints the items. If you have changed the spider, it also prints the URLs that are not in the
+recording.
 """
 
 from __future__ import annotations

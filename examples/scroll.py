@@ -1,4 +1,4 @@
-"""Quotes from the JSON API of a page that loads more while you scroll. No HTML is parsed.
+"""Reads quotes from the JSON API of a page that loads more quotes while you scroll. The spider parses no HTML.
 
 ::
 
@@ -33,7 +33,7 @@ class Scroll(trawl.Spider[Quote]):
     start_urls = [f"{api}?page=1"]
 
     pages = "0"
-    """``-a pages=NUMBER``: the maximum number of pages, or 0 for all. Arguments are strings."""
+    """``-a pages=NUMBER``: the maximum number of pages, as a string; 0 for all pages."""
 
     def parse(self, response: trawl.Response) -> Iterator[Quote | trawl.Request]:
         """Yield the quotes of a page, and the request for the next page."""

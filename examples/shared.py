@@ -1,4 +1,4 @@
-"""One crawl by two processes that share a job in a server. Each host gets requests from one process, at the same pace.
+"""Crawls with two processes that share a job in a server. Only one process sends requests to each host.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Signed requests: a custom middleware that uses a secret from the environment and the crawl's clock.
+"""Signs requests with a custom middleware, which uses a secret from the environment and the crawl's clock.
 
 ::
 
@@ -24,7 +24,7 @@ from trawl.middleware import MiddlewareCrawl
 
 
 def signature(secret: str, request: Request, at: str) -> str:
-    """Return the signature of a request that is sent ``at`` this time."""
+    """Return the signature of a request that is sent at the time ``at``."""
     parts = urlsplit(request.url)
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
     signed = "\n".join([request.method, path, at, hashlib.sha256(request.body).hexdigest()])
@@ -41,19 +41,19 @@ class Signed:
 
     @classmethod
     def from_crawler(cls, crawl: MiddlewareCrawl) -> Self:
-        """Return the middleware of a crawl. Leave it out if there is no secret."""
+        """Return the middleware of a crawl. If there is no secret, the crawl does not use this middleware."""
         if not crawl.settings["SIGNING_SECRET"]:
             raise NotConfigured("SIGNING_SECRET is not set: requests go unsigned")
         return cls(urlsplit(crawl.spider.url).netloc, crawl)
 
     def __call__(self, fetch: Fetch) -> Fetch:
-        """Return the function for each send. Retries call it again, so they get a new signature."""
+        """Return the function that signs and sends a request. Each retry calls it again and gets a new signature."""
 
         async def send(request: Request) -> Outcome:
             if urlsplit(request.url).netloc != self.host:
                 return await fetch(request)
             at = self.crawl.now_utc().isoformat(timespec="seconds")
-            signed = request.replace()  # a copy, because a redirect would copy the headers of the request
+            signed = request.replace()  # a copy, because a redirect would copy the signature
             signed.headers["X-Key-Id"] = self.key_id
             signed.headers["X-Signed-At"] = at
             signed.headers["X-Signature"] = signature(self.secret, signed, at)
@@ -71,7 +71,7 @@ class Orders(trawl.Spider):
     name = "orders"
     url = "https://api.example/orders"
     own_settings = {"SIGNING_KEY_ID": "", "SIGNING_SECRET": ""}
-    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Signed: 720}}  # after the cookies, next to the wire
+    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Signed: 720}}  # after the cookies, so that it signs the final request
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:
         """Yield the request for the list."""

@@ -1,11 +1,11 @@
-"""Tests of the pace of examples/quotes.py on a virtual clock. They take milliseconds and need no network.
+"""Tests of the pace of examples/quotes.py on a virtual clock. The tests take milliseconds and need no network.
 
 ::
 
     pip install pytest
     pytest examples/test_pace.py
 
-``simulated_web`` is a fixture of trawl. A failed test shows every send.
+``simulated_web`` is a fixture of trawl. If a test fails, its report shows every send.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_two_requests_a_second_and_never_more_than_two_at_once(simulated_web: Si
     simulated_web.add_host(SITE, latency=1.5)  # slower than the crawl's pace
     add_pages(simulated_web)
     sim = simulate(Quotes, simulated_web, EXACT)
-    assert len(sim.sends) == 1 + ALL  # including robots.txt
+    assert len(sim.sends) == 1 + ALL  # one send is for robots.txt
     assert min(sim.gaps(SITE)) == 0.5
     assert sim.most_in_flight(SITE) == 2
 

@@ -4,8 +4,8 @@
 
     python examples/transport.py https://www.example.com/ https://www.example.com/about
 
-prints a line per page with status code, size in bytes and URL, or with the error. There is no throttle. At most
-``AT_ONCE`` pages are requested at the same time, even from the same host.
+The command prints a line for each page, with the status code, the size in bytes and the URL, or with the error. Delays
+do not apply. At most ``AT_ONCE`` pages are requested at the same time, even from the same host.
 """
 
 from __future__ import annotations

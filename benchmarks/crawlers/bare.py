@@ -1,8 +1,8 @@
-"""The bare loop, the physical reference: Trio streams, httptools and parsel for a list of URLs, without a crawler.
+"""The bare loop: fetches a list of URLs with Trio streams, httptools and parsel. It shows the speed without a crawler.
 
 ``bare.py URL FEED [--pages N] [--concurrency N] [--authority FILE]`` requests ``N.html`` next to the URL, extracts the
-title and the links of each page, and writes the items at the end. It handles no errors and has no limits, no frontier
-and no seen set.
+title and the links of each page, and writes the items at the end. It does not handle errors, and has no limits, no
+frontier and no seen set.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ FEED_AT_ONCE = 250_000
 
 
 async def crawled(url: str, feed: str) -> dict[str, Any]:
-    """Crawl with storage in memory, the fastest one. Returns the duration."""
+    """Crawl with storage in memory, which is the fastest storage. Returns the duration."""
     crawler = ParselCrawler(
         concurrency_settings=ConcurrencySettings(min_concurrency=64, max_concurrency=64, desired_concurrency=64),
         configuration=Configuration(log_level="WARNING", purge_on_start=True),

@@ -29,7 +29,7 @@ SETTINGS: dict[str, object] = {
 
 
 class Steps(trio.abc.Instrument):
-    """Counts the steps of Trio, which are not affected by noise."""
+    """Counts the steps of Trio. Other programs on the machine do not affect their number."""
 
     def __init__(self) -> None:
         self.steps = self.waits = 0
@@ -47,8 +47,8 @@ class Steps(trio.abc.Instrument):
 class SlowedClock(trio.abc.Clock):
     """The system's clock, slowed down by the factor ``times``.
 
-    A program under valgrind takes many times as long. On the system's clock, each callback would count as slow, and the
-    feed's writer would wake up for each page, unlike in a normal crawl.
+    Under valgrind, a program takes many times as long. With the system's clock, trawl would treat each callback as
+    slow, and the feed's writer would wake up for each page. A normal crawl does neither.
     """
 
     times: float
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--cache", default="", help="the folder of an HTTP cache")
     parser.add_argument("--slowed", type=float, default=1, help="the crawl's clock is so many times slower")
     given = parser.parse_args()
-    with short_collections():  # as in the command
+    with short_collections():  # the command does the same
         print(json.dumps(crawled(**vars(given))))
 
 

@@ -1,7 +1,8 @@
-"""The number of Python calls of one request inside trawl, and of modules involved. Not affected by noise.
+"""The number of Python calls inside trawl for one request, and the number of modules with these calls.
 
-Two crawls in memory differ only in the number of pages, so the additional calls of the longer crawl are the calls per
-page: for admission, frontier, scheduler, the send, the callback, one item and one link.
+The row runs two crawls in memory that differ only in the number of pages. So the additional calls of the longer crawl,
+divided by the additional pages, are the calls per page: for admission, frontier, scheduler, the send, the callback, one
+item and one link. Other programs on the machine do not affect these numbers.
 """
 
 from __future__ import annotations

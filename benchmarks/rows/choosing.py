@@ -29,7 +29,7 @@ SCRAPY_DOMAINS = (10, 1_000, 10_000)
 
 REQUESTS = 50_000
 AT_ONCE = 10
-"""Number of requests pushed together, like the links of a page."""
+"""Number of requests that are pushed together, as if they were the links of one page."""
 
 PLACES = 64
 LATENCY = 0.01
@@ -51,7 +51,7 @@ class Queue:
         return self._known[id]
 
     async def push_all(self, requests: list[Request]) -> None:
-        """Claim, store and lease requests, as many at once as a page has links."""
+        """Claim, store and lease requests, in batches as large as the number of links of a page."""
         for start in range(0, len(requests), AT_ONCE):
             some = requests[start : start + AT_ONCE]
             prints = [fingerprint(request) for request in some]
@@ -111,7 +111,7 @@ def next_request(bench: Bench) -> list[Figure]:
     domains = DOMAINS[:2] if bench.is_quick else DOMAINS
     ours: dict[int, list[tuple[float, float]]] = {count: [] for count in domains}
     theirs: dict[int, list[dict[str, float]]] = {count: [] for count in SCRAPY_DOMAINS[: len(domains)]}
-    trio.run(push_and_pop, domains[0])  # warm
+    trio.run(push_and_pop, domains[0])  # fill caches before the measurement
     for _ in range(bench.rounds):
         for count, each in ours.items():
             each.append(trio.run(push_and_pop, count))
@@ -135,7 +135,7 @@ def next_request(bench: Bench) -> list[Figure]:
 
 
 def looks(bench: Bench) -> list[Figure]:
-    """Return lanes checked per grant, after the first check of each. One run is enough, as no time is measured."""
+    """Return lanes checked per grant, without the first check of each lane. Needs one run, as no time is measured."""
     lanes = 5_000 if bench.is_quick else 50_000
     figures = []
     for name, most in (

@@ -17,7 +17,7 @@ __all__ = ["imports"]
 IMPORT = "import time; began = time.perf_counter(); {}; print(time.perf_counter() - began)"
 WHOLE = "from trawl import Spider, Request, Response, Item, CloseSpider, run"
 REPEAT = 3
-"""Number of measurements per round. An import is short, so the shortest time counts."""
+"""Number of measurements per round. The result is the shortest time, because other programs only lengthen an import."""
 
 
 def imported(peer: str, what: str, compiled: Path) -> float:

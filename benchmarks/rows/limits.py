@@ -1,6 +1,7 @@
 """Crawlers against a server's limit, in virtual time: trawl's real engine with ``rampup``, and models of others.
 
-All crawl the same servers: a token bucket with defined latency and outages, and more pages than it can serve.
+All crawlers crawl the same servers. A server has a token bucket, a defined latency, defined outages, and more pages
+than it can serve in the time.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ SPARE = 100
 """Number of pages in addition to those that the server can serve in the time."""
 
 SPAN = 10.0
-"""Number of seconds over which the rate is computed to decide that a crawl has recovered."""
+"""A crawl has recovered if its rate over this number of seconds is high enough."""
 
 BACK = 0.9
-"""Share of the limit at which a crawl has recovered."""
+"""Share of the limit that the rate of a recovered crawl must reach."""
 
 _UTC = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -102,7 +103,7 @@ class Trace:
         return bisect_left(self.refused, end) - bisect_left(self.refused, start)
 
     def back_after(self, end: float, rate: float, until: float) -> float:
-        """Return the seconds from ``end`` to the start of ten seconds with nine tenths of ``rate``; ``inf`` if none."""
+        """Return the seconds from ``end`` until the crawl has recovered; ``inf`` if it does not recover."""
         starts = [end, *self.good[bisect_left(self.good, end) :]]
         for start in starts:
             if start + SPAN > until:
@@ -241,7 +242,7 @@ SETTLED = 60.0
 
 
 def share(case: Case, trace: Trace) -> tuple[float, str, str]:
-    """Return the used share of the limit, after it was found, or after it changed."""
+    """Return the share of the limit that the crawl used after it had found the limit, or after the limit changed."""
     start, end = case.server.moved[0] if case.server.moved else SETTLED, case.seconds
     good = trace.good_between(start, end)
     note = _per_100(trace.refused_between(start, end), good) + _lost(trace)
@@ -355,6 +356,6 @@ CASES = {case.name: case for cases in GROUPS.values() for case in cases}
 
 
 def limits(bench: Bench) -> list[Figure]:
-    """Return the figures of all cases for all crawlers. On a virtual clock one round is enough."""
+    """Return the figures of all cases for all crawlers. One round is enough, because the clock is virtual."""
     names = list(CASES)[:1] if bench.is_quick else list(CASES)
     return [CASES[name].figure(crawler) for name in names for crawler in CRAWLERS]

@@ -30,7 +30,7 @@ HOSTS = 100
 PENDING = 200_000
 SEEN = 1_500_000
 PATH = "/catalogue/a-product-with-a-name_{}/index.html"
-"""With its host, a URL has about 73 characters, as on books.toscrape.com."""
+"""A complete URL has about 73 characters, as on books.toscrape.com."""
 
 SETTINGS = {
     "CONCURRENT_REQUESTS": 0,
@@ -95,7 +95,7 @@ def held(hosts: int, pending: int) -> Measuring:
 
 
 def bytes_of_pending(hosts: int, pending: int) -> float:
-    """Return the bytes of a further pending request, from the difference to a crawl with one request per host."""
+    """Return the bytes per request, from crawls with ``pending`` requests and with one request per host."""
     held(hosts, hosts)  # imports modules and fills caches
     without, all_of_them = held(hosts, hosts), held(hosts, pending)
     return (all_of_them.traced - without.traced) / (all_of_them.pending - without.pending)
@@ -112,7 +112,7 @@ def per_pending(bench: Bench) -> list[Figure]:
 
 
 class Wide(trawl.Spider):
-    """Finds all links on one page, the same number for each host, with rotating hosts."""
+    """Finds all links on one page. The links lead to all hosts in turn, so each host has the same number."""
 
     name = "wide"
 
@@ -175,7 +175,7 @@ def pauses(bench: Bench) -> list[Figure]:
 
 
 async def seen(most: int) -> dict[int, float]:
-    """Return the bytes per fingerprint for each 10,000 fingerprints up to ``most``."""
+    """Return the bytes per fingerprint, measured after each 10,000 fingerprints, up to ``most`` fingerprints."""
     frontier = MemoryFrontier()
     gc.collect()
     tracemalloc.start()
@@ -189,7 +189,7 @@ async def seen(most: int) -> dict[int, float]:
 
 
 def per_seen(bench: Bench) -> list[Figure]:
-    """Return the memory of a claimed fingerprint. The container doubles from time to time, so the worst size counts."""
+    """Return the memory per claimed fingerprint. The container doubles its size, so the largest value is decisive."""
     most = SEEN // 10 if bench.is_quick else SEEN
     taken = trio.run(seen, most)
     least = most // 5

@@ -19,7 +19,7 @@ from benchmarks.site import PAGES, SMALL_SITES
 __all__ = ["against_peers", "instructions", "kept", "over_tls"]
 
 SLOWED = 200
-"""Factor that slows down the clock of a counted crawl. valgrind takes 15 times as long, or more on a busy machine."""
+"""Factor that slows down the clock of a crawl under valgrind, which takes at least 15 times as long."""
 
 Told = dict[str, Any]
 GOALS = {"scrapy": 14.0, "crawlee": 6.0, "bare": 0.48}
@@ -69,7 +69,7 @@ def against_peers(bench: Bench) -> list[Figure]:
 
 
 def counted(bench: Bench, url: str) -> list[Figure]:
-    """Return Trio's steps per page, from a separate round because counting takes time."""
+    """Return Trio's steps per page. They are counted in a separate round, because counting takes time."""
     told = crawled(bench, "trawl", url, "--count")
     return [
         Figure(name="I/O waits", value=told["waits"] / PAGES, unit="per page"),
@@ -96,9 +96,9 @@ def over_tls(bench: Bench) -> list[Figure]:
 
 
 def instructions(bench: Bench) -> list[Figure]:
-    """Return the instructions per page of trawl and of the bare loop. They are equal on all machines with a fast nginx.
+    """Return the instructions per page of trawl and of the bare loop. If nginx is fast, they are equal on all machines.
 
-    valgrind's cachegrind counts them. The difference between two crawls of different length is the cost of a page.
+    valgrind's cachegrind counts them. The cost of a page is computed from two crawls of different length.
     """
     counts = {peer: a_page(bench, peer, peer) for peer in ("trawl", "compiled", "bare")}
     return [
@@ -124,7 +124,7 @@ def kept(bench: Bench) -> list[Figure]:
 def a_page(bench: Bench, peer: str, what: str) -> float:
     """Return thousands of instructions per page of one kind of crawl. A slow nginx increases the number."""
     fewer, more = SMALL_SITES
-    peer_python(peer)  # create the environment once, not in two threads at the same time
+    peer_python(peer)  # create the environment before two threads need it
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(partial(instructions_of, bench, peer, what), SMALL_SITES)
     a_page = (second - first) / (more - fewer) / 1_000
@@ -133,7 +133,7 @@ def a_page(bench: Bench, peer: str, what: str) -> float:
 
 
 def options_of(bench: Bench, what: str, pages: int) -> list[str]:
-    """Return the script's options for one kind of crawl. The previous crawl stored the cached pages."""
+    """Return the script's options for one kind of crawl. A crawl that fills the cache precedes the cached one."""
     if what == "bare":
         return ["--pages", str(pages)]
     options = ["--slowed", str(SLOWED)]

@@ -37,9 +37,9 @@ class Null(trawl.Spider):
 
 
 def engine(bench: Bench) -> list[Figure]:
-    """Return the time of a request from its creation in ``start()`` to the end of its callback, on a simulated wire.
+    """Return the time of a request from its creation in ``start()`` to the end of its callback, without a network.
 
-    It uses the real clock, because only tests use the virtual clock.
+    The crawl uses the real clock, because only tests use the virtual clock.
     """
     requests = REQUESTS // 10 if bench.is_quick else REQUESTS
     settings = loaded()
@@ -114,7 +114,7 @@ def simulated(bench: Bench) -> list[Figure]:
 
 def simulated_in(spider_cls: type[trawl.Spider], web: SimulatedWeb, pages: int) -> tuple[float, Simulation]:
     """Return the seconds that a simulated crawl takes, and the simulation."""
-    began = time.process_time()  # a simulation never waits
+    began = time.process_time()  # processor time is enough, because a simulation never waits
     run = simulate(spider_cls, web, {"ROBOTSTXT_OBEY": False}, pages=pages)
     seconds = time.process_time() - began
     if len(run.items) != pages:

@@ -77,10 +77,10 @@ class Busy(trawl.Spider):
 
 
 def processes(bench: Bench) -> list[Figure]:
-    """Return the speed of a spider that computes for 20 ms per page, with one process, and with two and their server.
+    """Return the speed of a spider that computes for 20 ms per page, with one process and with two processes.
 
-    The speed of more processes, with a core each, is computed by a model. To confirm it on few cores, each process
-    sleeps for 20 ms per page instead of computing, so that they run as if each had a core.
+    A model computes the speed of more processes that have a core each. To confirm the model on a machine with few
+    cores, each process sleeps for 20 ms per page instead of computing, so it runs as if it had its own core.
     """
     hosts = 8 if bench.is_quick else HOSTS
     folder = bench.folder / "processes"
@@ -105,7 +105,7 @@ def processes(bench: Bench) -> list[Figure]:
 
 
 def _steady(bench: Bench, count: int) -> float:
-    """Return the pages per second of ``count`` sleeping processes after their start, from a long and a short crawl."""
+    """Return the pages per second of ``count`` sleeping processes, without the time to start, from two crawls."""
     few, many = (1, 2) if bench.is_quick else (30, 120)
     (pages, took), (more, longer) = (_crawl(bench, count, hosts * count, "-a", "waits=1") for hosts in (few, many))
     rate = (more - pages) / (longer - took)
@@ -139,7 +139,7 @@ def _crawl(bench: Bench, count: int, hosts: int, *options: str) -> tuple[int, fl
 
 
 def _model(count: int, steady: Mapping[int, float], full: float) -> float:
-    """Return the predicted speedup with a core per process. Speeds add up until the server's core is busy.
+    """Return the predicted speedup if each process has a core. The speeds add up until the server's core is busy.
 
     Args:
         count: The number of processes.
@@ -232,7 +232,7 @@ def _storing(bench: Bench) -> Iterator[StoreProcess]:
 
 
 def _own(bench: Bench, job: str) -> float:
-    """Return the microseconds of processor time per linked page, from the difference of a large and a small site."""
+    """Return the microseconds of processor time per linked page, computed from crawls of a large and a small site."""
     feed = bench.folder / "shared_jobs.jsonl"
     few = SMALL_SITES[0]
     took: list[float] = []

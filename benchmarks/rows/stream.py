@@ -1,4 +1,4 @@
-"""A crawl of 200,000 pages: whether the last pages are as fast as the first, and how memory grows."""
+"""A crawl of 200,000 pages. It shows whether the last pages are as fast as the first, and how memory grows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from trawl.engine import Crawl
 __all__ = ["streamed"]
 
 ROUNDS = 40
-"""Number of rounds. Each round crawls the 5,000 pages with five links under another path."""
+"""Number of rounds. Each round crawls the same 5,000 pages with five links each, under another path."""
 
 EVERY = 0.25
 """Seconds between two measurements."""
 
 
 class Streamed(trawl.Spider):
-    """Yields each page's title, and follows every link. The middle of each round starts the next round."""
+    """Yields each page's title, and follows every link. The next round starts in the middle of the current round."""
 
     name = "streamed"
     url = ""
@@ -86,7 +86,7 @@ def resident() -> int:
 
 
 def streamed(bench: Bench) -> list[Figure]:
-    """Return the figures of one run of 200,000 pages, which is long enough without a median."""
+    """Return the figures of one run of 200,000 pages. The run is so long that no further runs are needed."""
     rounds = 4 if bench.is_quick else ROUNDS
     pages = rounds * PAGES
     watching = Watching()

@@ -1,4 +1,4 @@
-"""Delays and rates on the real clock, over real sockets: the reached rate, and that nothing is sent early."""
+"""Delays and rates on the real clock, over real sockets. Measures rates, and checks that nothing is sent early."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SECONDS = 20
 DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 RATES = {100: 0.99, 400: 0.97}
-"""Requests per second, and the share of them to reach."""
+"""Rates in requests per second, and for each rate the share that a crawl must reach."""
 
 EARLY = 1e-6
-"""Maximum difference of two times by rounding, in seconds."""
+"""Maximum difference in seconds that rounding may cause between two times."""
 
 
 class Pages(trawl.Spider):

@@ -16,7 +16,7 @@ from trawl.throttling import Scopes, ThrottlingManager
 
 
 class DomainManager(ThrottlingManager):
-    """The registrable domain of a request is its scope."""
+    """Returns the registrable domain of a request as its scope."""
 
     def __init__(self) -> None:
         self._extract = TLDExtract(suffix_list_urls=(), cache_dir=None)

@@ -18,7 +18,7 @@ FAILED = {500, 520, 521}
 
 
 class ApiRetryPolicy(ThrottlingScopeManager):
-    """The retry policy in the API's documentation."""
+    """Follows the retry policy in the API's documentation."""
 
     def is_trigger(self, response: trawl.Response | None, exception: Exception | None) -> bool | None:
         """Return True for both kinds of responses. For exceptions, the configuration decides."""
@@ -31,7 +31,7 @@ class ApiRetryPolicy(ThrottlingScopeManager):
     def is_retry(
         self, request: trawl.Request, response: trawl.Response | None, exception: Exception | None
     ) -> bool | None:
-        """Return True if the response counts toward ``RETRY_TIMES``, which only failures do."""
+        """Return True if the response counts toward ``RETRY_TIMES``. Only failures count."""
         return not self.is_rate_limit(response)
 
     def is_rate_limit(self, response: trawl.Response | None) -> bool:

@@ -1,7 +1,7 @@
 """A web scraping API: ``https://api.toscrape.com/?url=https://example.com`` counts for the API and for example.com.
 
-Use it with any service that fetches pages for you. The service has its own limit, and so has the site. A request counts
-toward both, and only the exhausted scope backs off. The API reports the site's status code in
+Use it with any service that fetches pages for you. The service and the site each have a limit. A request counts
+toward both limits, and only the exhausted scope backs off. The API reports the site's status code in
 ``X-Upstream-Status-Code``. An error without this header comes from the API itself.
 """
 
@@ -23,7 +23,7 @@ def through_api(url: str) -> str:
 
 
 class ScrapingApiManager(ThrottlingManager):
-    """The API and the target site are two scopes of one request."""
+    """Gives each request two scopes, the API and the target site."""
 
     def target_of(self, request: trawl.Request) -> str | None:
         """Return the host of the target site; None if the request is not for the API."""
