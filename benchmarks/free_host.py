@@ -103,7 +103,7 @@ def beside_throttled(bench: Bench) -> list[Figure]:
     """Return the free host's times together with other hosts, compared with its time alone."""
     seconds = 2.0 if bench.is_quick else SECONDS
     times: dict[int, list[float]] = {throttled: [] for throttled in (0, *BESIDE)}
-    for _ in range(max(1, bench.rounds // 3)):  # each round takes a minute
+    for _ in range(max(1, bench.rounds // 3)):  # fewer rounds, because each takes a minute
         for throttled, each in times.items():
             each.append(took(bench, throttled, seconds))
     return [

@@ -34,7 +34,7 @@ class Fed(trawl.Spider):
     """Requests the URLs in the queue, and writes the results to the queue."""
 
     name = "fed"
-    custom_settings = {"ALLOW_PRIVATE_ADDRESSES": False}  # URLs in the queue must not reach the local network
+    custom_settings = {"ALLOW_PRIVATE_ADDRESSES": False}  # URLs in the queue must not lead to the local network
     own_settings = {"QUEUE": "queue.sqlite", "QUEUE_SECONDS": 5.0}
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:

@@ -41,7 +41,7 @@ class GraphQL(trawl.Spider[Release]):
     name = "graphql"
     endpoint = "https://api.github.com/graphql"
     custom_settings = {
-        "ROBOTSTXT_OBEY": False,  # with a token, the API's terms apply instead
+        "ROBOTSTXT_OBEY": False,  # the terms of the API apply instead of robots.txt
         "THROTTLING_SCOPES": {"api.github.com": {"concurrency": 1, "quota": 5000, "window": 3600}},
     }
 

@@ -26,7 +26,7 @@ class Lines(trawl.Spider):
     """Yields the title of each requested page."""
 
     name = "lines"
-    start_urls: list[str] = []  # requests are added while the crawl runs
+    start_urls: list[str] = []  # the program adds requests while the crawl runs
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any]]:
         """Yield the title of a page."""

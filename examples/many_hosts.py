@@ -23,11 +23,11 @@ class ManyHosts(trawl.Spider[dict[str, object]]):
     file = "hosts.txt"
     """``-a file=PATH``: the file with one host per line."""
     custom_settings = {
-        "CONCURRENT_REQUESTS": 100,  # maximum number of hosts at the same time
-        "DOWNLOAD_TIMEOUT": 20.0,  # seconds for a page or a robots.txt
+        "CONCURRENT_REQUESTS": 100,  # maximum number of hosts that are crawled at the same time
+        "DOWNLOAD_TIMEOUT": 20.0,  # maximum seconds for a page or a robots.txt
         "RETRY_TIMES": 0,  # no page is requested twice
-        "ROBOTSTXT_RETRY_TIMES": 0,  # no robots.txt is requested twice
-        "BACKOFF_MAX_DELAY": 60.0,  # maximum seconds to wait for the Retry-After of a robots.txt
+        "ROBOTSTXT_RETRY_TIMES": 0,  # no robots.txt is requested twice either
+        "BACKOFF_MAX_DELAY": 60.0,  # maximum wait in seconds if robots.txt is refused with a Retry-After
         "REDIRECT_MAX_DELAY": 0.0,  # redirects do not wait for a Retry-After
         "JOB_KEEP_GIVEN_UP": False,  # a host that is down is a result, so the next run does not retry it
     }

@@ -35,7 +35,7 @@ class Metrics:
                 nursery.start_soon(self.write_now_and_then, crawl)
                 async for event in events:
                     self.refusals[event.scope] += 1
-                nursery.cancel_scope.cancel()  # the crawl has ended
+                nursery.cancel_scope.cancel()  # stop writing, because the crawl has ended
             await self.write(crawl)
 
     async def write_now_and_then(self, crawl: Crawl) -> None:

@@ -38,7 +38,7 @@ class Database:
 
     def __init__(self, crawl: MiddlewareCrawl) -> None:
         self.crawl = crawl
-        self.turn = trio.Lock()  # each transaction contains one item
+        self.turn = trio.Lock()  # only one thread at a time may run a transaction
 
     @classmethod
     def from_crawler(cls, crawl: MiddlewareCrawl) -> Self:

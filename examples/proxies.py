@@ -32,7 +32,7 @@ class Proxies(trawl.Spider):
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any] | trawl.Request]:
         """Yield the quotes of a page, and the request for the next page."""
-        proxy = urlsplit(response.meta.get("proxy", "")).hostname  # without user name and password
+        proxy = urlsplit(response.meta.get("proxy", "")).hostname  # leaves out user name and password
         self.crawl.stats.inc(f"pages_through/{proxy}")
         for quote in response.css("div.quote"):
             yield {

@@ -23,9 +23,9 @@ import trio
 import trawl
 
 LEFT_OUT = re.compile(
-    r"antigravity"  # opens a web browser
-    r"|(idlelib|lib2to3|turtledemo)\..*"  # programs that start when they are imported, or need a screen
-    r"|(.*\.)?(test|tests|idle_test|__main__)(\..*)?"  # run tests or programs when they are imported
+    r"antigravity"  # this module opens a web browser
+    r"|(idlelib|lib2to3|turtledemo)\..*"  # programs that start on import or need a screen
+    r"|(.*\.)?(test|tests|idle_test|__main__)(\..*)?"  # modules that run code on import
 )
 
 
@@ -35,13 +35,13 @@ def serve() -> tuple[subprocess.Popen[str], str]:
         # Isolated and without site-packages, so that only the standard library is documented.
         [sys.executable, "-I", "-S", "-u", "-W", "ignore", "-m", "pydoc", "-n", "127.0.0.1", "-p", "0"],
         cwd=os.path.dirname(os.__file__),  # pydoc adds the current folder to the modules it lists
-        stdin=subprocess.PIPE,  # the server stops when this is closed, so it never outlives this process
+        stdin=subprocess.PIPE,  # the server stops when this pipe closes, at the latest with this process
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
     )
     assert server.stdout is not None
-    return server, server.stdout.readline().split()[-1]  # "Server ready at http://127.0.0.1:40000/"
+    return server, server.stdout.readline().split()[-1]  # the line is "Server ready at http://127.0.0.1:40000/"
 
 
 class Pydoc(trawl.Spider):
@@ -50,7 +50,7 @@ class Pydoc(trawl.Spider):
     name = "pydoc"
     allowed_domains = ["127.0.0.1"]
     custom_settings = {
-        # The server belongs to this crawl, so it needs no delay. It handles one request at a time, and one may wait.
+        # Only this crawl uses the server, so it needs no delay. It handles one request while a second one waits.
         "CONCURRENT_REQUESTS_PER_DOMAIN": 2,
         "DOWNLOAD_DELAY": 0.0,
         "DOWNLOAD_DELAY_PER_SLOT": 0.0,
@@ -71,7 +71,7 @@ class Pydoc(trawl.Spider):
         kind, _, _ = (response.css("title::text").get() or "").removeprefix("Pydoc: ").rpartition(" ")
         if kind in ("module", "package", "built-in module"):  # not the index, and not "Error - dbm.gnu.html"
             yield {
-                "module": response.url.rpartition("/")[2].removesuffix(".html"),  # the title of the page of _io is io
+                "module": response.url.rpartition("/")[2].removesuffix(".html"),  # for _io, the title has io
                 "summary": summary(response),
                 "classes": response.css("tr.title-decor a::attr(name)").getall(),
                 "functions": [name[1:] for name in response.css('a[name^="-"]::attr(name)').getall()],
@@ -92,7 +92,7 @@ class Pydoc(trawl.Spider):
         """Stop the server."""
         if self.server is not None:
             self.server.terminate()
-            with self.server:  # the block's end closes the pipes of the server and waits until it ends
+            with self.server:  # leaving the block closes the pipes and waits for the server
                 pass
 
 

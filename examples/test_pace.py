@@ -30,7 +30,7 @@ def add_pages(web: SimulatedWeb) -> None:
 
 def test_two_requests_a_second_and_never_more_than_two_at_once(simulated_web: SimulatedWeb) -> None:
     """The spider's ``THROTTLING_SCOPES`` sets these limits."""
-    simulated_web.add_host(SITE, latency=1.5)  # slower than the crawl's pace
+    simulated_web.add_host(SITE, latency=1.5)  # a response takes longer than the delay
     add_pages(simulated_web)
     sim = simulate(Quotes, simulated_web, EXACT)
     assert len(sim.sends) == 1 + ALL  # one send is for robots.txt

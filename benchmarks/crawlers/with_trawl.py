@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--cache", default="", help="the folder of an HTTP cache")
     parser.add_argument("--slowed", type=float, default=1, help="the crawl's clock is so many times slower")
     given = parser.parse_args()
-    with short_collections():  # the command does the same
+    with short_collections():  # collect garbage as the command does
         print(json.dumps(crawled(**vars(given))))
 
 

@@ -124,7 +124,7 @@ def kept(bench: Bench) -> list[Figure]:
 def a_page(bench: Bench, peer: str, what: str) -> float:
     """Return thousands of instructions per page of one kind of crawl. A slow nginx increases the number."""
     fewer, more = SMALL_SITES
-    peer_python(peer)  # create the environment before two threads need it
+    peer_python(peer)  # create the environment before two threads use it
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(partial(instructions_of, bench, peer, what), SMALL_SITES)
     a_page = (second - first) / (more - fewer) / 1_000

@@ -34,7 +34,7 @@ class Renderer(trawl.Spider):
     name = "renderer"
     start_urls = [f"https://api.toscrape.com/?page={page}&render=1" for page in range(60)]
     custom_settings = {
-        "ROBOTSTXT_OBEY": False,  # the API bills each request, also for its robots.txt
+        "ROBOTSTXT_OBEY": False,  # the API would bill the request for robots.txt
         "THROTTLING_MANAGER": CostManager,
         "THROTTLING_SCOPES": {
             "cost": {"quota": 100, "window": 3600.0},

@@ -48,7 +48,7 @@ class Patient(trawl.Spider):
         "RETRY_TIMES": 3,
         "RETRY_HTTP_CODES": sorted(RATE_LIMITED | FAILED),
         "RETRY_DELAY": 0.0,  # the scope manager decides how long to wait
-        "BACKOFF_GIVE_UP_AFTER": 7 * 86_400.0,  # "without limit" means a week of refusals
+        "BACKOFF_GIVE_UP_AFTER": 7 * 86_400.0,  # give up only after a week of refusals
         "THROTTLING_SCOPES": {
             API: {
                 "concurrency": 4,
