@@ -228,7 +228,7 @@ def controllers_plot() -> str:
 
 
 def between(text: str, what: str, made: str) -> str:
-    """Return a page with the text between its two marker comments replaced by ``made``."""
+    """Replace the text between the two marker comments of a page with ``made``. Returns the page."""
     begin, end = f"<!-- {what}: python -m benchmarks.report -->\n", f"<!-- end of the {what} -->\n"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)

@@ -162,7 +162,7 @@ def crawled(server: Server, pages: int, seconds: float) -> Trace:
 
 
 def modelled(controller: Controller, server: Server, pages: float, seconds: float) -> Trace:
-    """Crawl with a model, event by event. A refused page is sent before new pages."""
+    """Crawl with a model, event by event. Refused pages are requested again before new pages."""
     bucket, rng = TokenBucket(server.limit), random.Random(SEED)
     request = Request(f"http://{HOST}/")
     good, refused, lost, now = list[float](), list[float](), 0, 0.0

@@ -76,7 +76,7 @@ class Measuring:
 
 
 def held(hosts: int, pending: int) -> Measuring:
-    """Return the measurement of a crawl with ``pending`` requests to ``hosts`` hosts."""
+    """Measure the memory of a crawl with ``pending`` requests to ``hosts`` hosts."""
     measuring = Measuring()
     crawl = partial(
         crawl_with,

@@ -1,8 +1,8 @@
 """A cost limit: at most 100 credits per hour for an API that reports the price of a request in the response.
 
-Use it with any service that bills by request. When a request is sent, its estimated cost is taken from the quota.
-The header ``X-Actual-Cost`` of the response then corrects this amount, up or down. When the quota is used up, pending
-requests wait for the next window.
+Use this recipe with any service that bills by request. When a request is sent, its estimated cost is taken from the
+quota. The header ``X-Actual-Cost`` of the response then corrects this amount, up or down. When the quota is used up,
+pending requests wait for the next window.
 """
 
 from __future__ import annotations

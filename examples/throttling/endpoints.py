@@ -1,8 +1,8 @@
 """Limits for each endpoint of an API: 12.5 requests per second to the fast endpoint, one every 5 s to the slow one.
 
-Use it if the documentation of an API specifies limits by path. The endpoints share no limits, so while
-one endpoint waits, the other continues. A scope's id may be any string. A scope that is not a host has only the limits
-that you configure for it.
+Use this recipe if the documentation of an API specifies limits by path. The endpoints share no limits, so while one
+endpoint waits, the other continues. A scope's id may be any string. A scope that is not a host has only the limits that
+you configure for it.
 """
 
 from __future__ import annotations

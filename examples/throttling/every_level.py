@@ -1,7 +1,7 @@
 """Requests count toward every level of their host: ``a.b.toscrape.com``, ``b.toscrape.com`` and ``toscrape.com``.
 
-Use it if a whole site has a limit, and a part of it has a stricter limit. A request is sent when all of its levels
-allow it, and then takes a slot in each of them.
+Use this recipe if a whole site has a limit, and a part of it has a stricter limit. A request is sent when all of its
+levels allow it, and then takes a slot in each of them.
 
 Each level is a host, so it starts with the settings for domains. With the defaults, the whole of ``toscrape.com`` gets
 one request at a time. Configure more for the upper levels in ``THROTTLING_SCOPES``, as in ``nested_limits.py``.

@@ -1,7 +1,7 @@
 """Limits within a limit: at most 24 requests at once to books, 16 to quotes, and 32 to both together.
 
-Use it if sites share a machine or an agreement. Each site may get many requests while the others are idle, but all
-sites together must not exceed the common limit. The scopes of a request are its own site and the shared scope.
+Use this recipe if sites share a machine or an agreement. Each site may get many requests while the others are idle, but
+all sites together must not exceed the common limit. The scopes of a request are its own site and the shared scope.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Throttle by server: names with the same IP address share its limits.
 
-Use it for a broad crawl, in which hundreds of shops are on one machine. There are two ways:
+Use this recipe for a broad crawl, in which hundreds of shops are on one machine. There are two ways:
 
 - :class:`PerAddress`: the setting ``CONCURRENT_REQUESTS_PER_IP``. The address replaces the host as the scope.
 - :class:`HostAndAddress`: a manager that uses both scopes, so that each shop and the machine have their own limits.

@@ -1,7 +1,7 @@
 """Limits for each proxy in addition to the limits of the site, so that more proxies do not mean a faster pace.
 
-Use it with a pool of proxies that have their own limits. A request counts toward its site and its proxy, and is sent
-when both allow it. The meta key ``proxy`` names the proxy of a request.
+Use this recipe with a pool of proxies that have their own limits. A request counts toward its site and its proxy, and
+is sent when both allow it. The meta key ``proxy`` names the proxy of a request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Throttle a site as a whole, whatever its subdomain: ``forums.bbc.co.uk`` counts as ``bbc.co.uk``.
 
-Use it if one organization has many names (blogs, shops, language editions). By default, each name is a separate scope,
-so fifty names would get fifty times as many requests.
+Use this recipe if one organization has many names (blogs, shops, language editions). By default, each name is a
+separate scope, so fifty names would get fifty times as many requests.
 
 The Public Suffix List in tldextract determines the registrable domain, without network access. Hosts without a
 registrable domain (an address, ``localhost``, ``co.uk`` itself) keep the host as their scope.

@@ -1,8 +1,8 @@
 """A scraping API's retry policy: rate-limited requests are repeated without limit, other failures a few times.
 
-Use it if an API's documentation specifies retries. A scope manager decides for its scope which responses mean "slow
-down", how long to wait after them, and which responses count as retries. Here, both kinds wait longer each time: 1, 2,
-4 ... 60 s after a rate-limit response, and three times as long after another failure.
+Use this recipe if an API's documentation specifies retries. A scope manager decides for its scope which responses mean
+"slow down", how long to wait after them, and which responses count as retries. Here, both kinds wait longer each time:
+1, 2, 4 ... 60 s after a rate-limit response, and three times as long after another failure.
 """
 
 from __future__ import annotations

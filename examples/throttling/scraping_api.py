@@ -1,7 +1,7 @@
 """A web scraping API: ``https://api.toscrape.com/?url=https://example.com`` counts for the API and for example.com.
 
-Use it with any service that fetches pages for you. The service and the site each have a limit. A request counts
-toward both limits, and only the exhausted scope backs off. The API reports the site's status code in
+Use this recipe with any service that fetches pages for you. The service and the site each have a limit. A request
+counts toward both limits, and only the exhausted scope backs off. The API reports the site's status code in
 ``X-Upstream-Status-Code``. An error without this header comes from the API itself.
 """
 
