@@ -61,7 +61,8 @@ class AdvisingTransport:
         self._transport = transport
         self._is_given = False
 
-    def send(self, request: Request, on_sent: OnSent) -> Coroutine[Any, Any, Outcome]:  # not async: runs for each page
+    # Not async, because it runs for each page, and a coroutine of its own would cost time.
+    def send(self, request: Request, on_sent: OnSent) -> Coroutine[Any, Any, Outcome]:
         """Send ``request``. Always a checkpoint."""
         if not self._is_given and request.headers.get("User-Agent") == product():
             host = host_of(request.url)

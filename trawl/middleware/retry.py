@@ -201,7 +201,7 @@ def _cause(request: Request, outcome: Outcome, codes: frozenset[int], predicate:
 def _again(
     request: Request, cause: str, outcome: Outcome, settings: MiddlewareSettings, rng: random.Random
 ) -> Replace | None:
-    """Return the replacement for another attempt; None after the last attempt."""
+    """Return a ``Replace`` with the next attempt; None after the last attempt."""
     again = _once_more(request, cause, None, settings.retry_times)
     if again is None:
         return None

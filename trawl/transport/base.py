@@ -1,6 +1,7 @@
 """The interface between the crawl and the network, and shared helpers of all transports, such as mapping errors.
 
-Code above it uses only trawl's own requests and outcomes. Below it is any HTTP library, or the simulated web.
+The crawl's side uses only trawl's own requests and outcomes. The network's side is any HTTP library, or the simulated
+web.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ async def wait_to_send(
     """Wait with an open connection until the request may be sent. A checkpoint only if it waits.
 
     Args:
-        on_sent: Called again at each time that it returns.
-        answer: Its return value: a time or True.
-        put_off: Called before each wait with its seconds, to extend the request's timeouts.
-        is_open: Returns after each wait whether the connection is still open, because a send on a closed connection
-            would waste a turn. None if unknown.
+        on_sent: The transport's callback. When it returns a time, it is called again at that time.
+        answer: The value that ``on_sent`` has just returned: a time or True.
+        put_off: Called before each wait with the seconds of the wait, to extend the request's timeouts.
+        is_open: Returns whether the connection is still open. It is called after each wait, because a send on a closed
+            connection would waste a turn. None if the transport can't check this.
 
     Returns:
         True if the request must not be sent.
@@ -82,8 +83,9 @@ async def wait_to_send(
 def tell_written(on_sent: OnSent) -> None:
     """Report that the request's headers were written, and again when its body was written if that is separate.
 
-    On a busy machine, a write may take tens of milliseconds, and the server sees its end. If a delay was counted from
-    the start of the write, the next request would come too early by this time.
+    On a busy machine, a write may take tens of milliseconds, and the server receives the request at the end of the
+    write. If a delay were counted from the start of the write, the next request would arrive early by the duration of
+    the write.
     """
     written: Callable[[], None] | None = getattr(on_sent, "written", None)
     if written is not None:
@@ -91,10 +93,10 @@ def tell_written(on_sent: OnSent) -> None:
 
 
 def needs_new_connection(on_sent: OnSent) -> bool:
-    """Return whether an earlier attempt of the request met a dead connection and had to wait for another grant.
+    """Return whether an earlier attempt used a dead connection, so that the request had to wait for another grant.
 
-    Such a request must use a new connection, or, if a transport can't enforce that, must be sent only once, so that it
-    does not wait forever.
+    Such a request must use a new connection. If a transport can't enforce that, it must send the request only once.
+    Otherwise, the request could wait for grants forever.
     """
     return getattr(on_sent, "needs_new_connection", False)
 
@@ -109,13 +111,13 @@ class Transport(Protocol):
 
         A failure of the network is an outcome with an error from :mod:`trawl.errors`, never an exception. Redirects are
         not followed. When this returns, the body has been read (and decompressed) within its limits. A large body of a
-        2xx response is in ``request.sink``, if there is one and the transport supports it. All other bodies are in
-        memory. Cancelling drops the connection. Always a checkpoint.
+        2xx response is in ``request.sink``, if the request has a sink and the transport supports sinks. All other
+        bodies are in memory. Cancelling drops the connection. Always a checkpoint.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close all connections. Safe to call twice. Does not wait for the peers."""
+        """Close all connections without waiting for the peers. Safe to call twice."""
         ...
 
 
@@ -143,17 +145,17 @@ def system_error(error: BaseException | None) -> OSError | None:
 def words_of(error: BaseException) -> str:
     """Return the message of an error, or its name if it has none, with at most ``MAX_TEXT`` characters."""
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
-        return os.strerror(error.errno or 0)  # without the address, which is in the request's URL
+        return os.strerror(error.errno or 0)  # omits the address, which the request's URL has already
     return str(getattr(error, "strerror", None) or error)[:MAX_TEXT] or type(error).__name__
 
 
 def protocol_words(text: str) -> str:
-    """Return our sentence for a parser's message about an invalid response."""
+    """Return the error message that replaces a parser's message about an invalid response."""
     return next(words for sign, words in _PROTOCOL_WORDS if sign in text).replace("{cause}", text)
 
 
 def tls_failure(error: ssl.SSLError) -> DownloadError:
-    """Return our error for a failed TLS handshake, with the reason."""
+    """Return trawl's error for a failed TLS handshake, with the reason."""
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return ConnectFailed("the server closed the connection during the TLS handshake")
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -164,9 +166,10 @@ def tls_failure(error: ssl.SSLError) -> DownloadError:
 
 
 def is_short_of_files(error: BaseException | None) -> bool:
-    """Return whether the cause of ``error`` is that this process or the system may open no more files (``ulimit -n``).
+    """Return whether ``error`` occurred because the limit of open files is reached (``ulimit -n``).
 
-    A failed lookup does not name this cause, so this function tries to open a file then.
+    The limit may be that of this process or of the system. The error of a failed name lookup does not show the cause,
+    so for such an error, this function tries to open a file.
     """
     found = system_error(error)
     if isinstance(found, socket.gaierror):

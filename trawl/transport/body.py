@@ -1,14 +1,14 @@
 """Response bodies during reading: decompressed, counted, and written to a sink if they are large.
 
-Theory of operation. :class:`Body` decodes the content codings, the last applied first, and counts the bytes before the
-first decoder and after each one. The first count above the limit ends the body, so a decompression bomb stops at the
-limit, however large it would become. :meth:`Body.give_way` lets other tasks run and time limits pass after a bounded
-amount of work.
+Theory of operation. :class:`Body` decodes the content codings, starting with the coding that was applied last. It
+counts the bytes before the first decoder and after each decoder. The body ends when one of these counts exceeds the
+limit. So a decompression bomb stops at the limit, however large its output would become. :meth:`Body.give_way` executes
+a checkpoint after a bounded amount of work, so that other tasks run and timeouts take effect.
 
 A body for a sink starts in memory like any other. Whenever ``MEMORY_BYTES`` have been decompressed, :class:`SinkWriter`
-writes them together. So a small body needs neither a file nor a thread, and a large body never has more than these
-bytes and one output of its decoder in memory. Nothing is read from the connection during a write. If the reading ends
-early, for example by a cancellation, the sink discards the body.
+writes them together. So a small body needs neither a file nor a thread. A large body never has more in memory than
+``MEMORY_BYTES`` and one output of its decoder. Nothing is read from the connection during a write. If reading ends
+early, for example because it was cancelled, the sink discards the body.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Body:
     """A body that is read in chunks and returned whole or in parts.
 
     Args:
-        codings: The codings in the order in which they were applied. They are decoded from the last one backwards, up
-            to the first unknown coding.
-        max_bytes: Maximum size in bytes, as sent and after each decoder; 0 for no limit.
+        codings: The codings in the order in which they were applied. Decoding starts with the last coding and stops
+            before the first unknown coding.
+        max_bytes: Maximum size in bytes, both as sent and after each decoder; 0 for no limit.
 
     Raises:
         ResponseBroken: If there are more than ``MAX_CODINGS`` codings.
@@ -98,26 +98,27 @@ class Body:
         return bool(self._decoders)
 
     async def feed(self, chunk: bytes) -> None:
-        """Add the next bytes. A checkpoint if much is decompressed. Cancelling leaves the bytes decoded so far.
+        """Add the next bytes. A checkpoint if much is decompressed. After a cancellation, the bytes decoded so far are
+        kept.
 
         Raises:
             BodyTooLarge: If the body exceeds its limit. The bytes up to the limit are kept.
             ResponseBroken: If a coding can't be decoded.
         """
         for piece in self.decoded(chunk):
-            self.keep(piece)  # each at once, so that chunks before an error are kept
+            self.keep(piece)  # keep each piece immediately, so that an error in a later one does not lose it
             await self.give_way(piece)
 
     def decoded(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the decoded chunks of the next bytes. Some may be empty.
 
-        The caller keeps or writes each chunk and calls :meth:`give_way` before it requests the next. Raises the errors
-        of :meth:`feed`, after yielding the bytes up to the limit.
+        The caller must keep or write each chunk, and call :meth:`give_way` before it requests the next chunk. Raises
+        the same errors as :meth:`feed`, but first yields the bytes up to the limit.
         """
         return self._through(chunk, 0)
 
     async def give_way(self, piece: bytes) -> None:
-        """Execute a checkpoint if enough work was done since the last one.
+        """Execute a checkpoint if enough work was done since the last checkpoint.
 
         Args:
             piece: The chunk that :meth:`decoded` has just yielded.
@@ -134,7 +135,7 @@ class Body:
         self._kept.write(piece)
 
     def take(self) -> bytes:
-        """Return the kept part of the body, and start with an empty one."""
+        """Return the kept part of the body, and remove it from this object."""
         kept, self._kept = self._kept, io.BytesIO()
         return kept.getvalue()
 
@@ -143,7 +144,7 @@ class Body:
         return self._kept.getvalue()
 
     def loss(self) -> DownloadError | None:
-        """Return an error if the data of a coding ended early, or None."""
+        """Return an error if the data of a coding ended early; None otherwise."""
         for coding, decoder in zip(self._codings, self._decoders, strict=True):
             if self._counts[0] and not decoder.is_complete:
                 return ResponseBroken(f"its {coding} data ends early")
@@ -166,11 +167,11 @@ class Body:
             for start in range(0, len(chunk), INPUT_BYTES):
                 for piece in self._decoders[step].feed(chunk[start : start + INPUT_BYTES]):
                     yield from self._through(piece, step + 1)
-                # Input that decodes to nothing is work too, so let the caller give way here.
+                # Decoding takes time even if the output is empty, so yield here to let the caller give way.
                 yield b""
         except DownloadError:
             raise
-        except Exception as error:  # the three packages' errors have no common base
+        except Exception as error:  # the decoders' packages have no common class of errors
             raise ResponseBroken(f"its {self._codings[step]} data is broken: {error}") from error
 
 
@@ -230,8 +231,8 @@ class ResponseLimits:
         """Return the object for reading the body.
 
         Args:
-            codings: Its ``Content-Encoding`` headers.
-            length: Its ``Content-Length``; None if it has none.
+            codings: The values of the response's ``Content-Encoding`` headers.
+            length: The response's ``Content-Length``; None if it has none.
 
         Raises:
             BodyTooLarge: If the length exceeds the limit.
@@ -244,18 +245,19 @@ class ResponseLimits:
     def finish(
         self, body: Body, loss: DownloadError | None, request: Request, *, is_cut: bool = False
     ) -> tuple[bytes, Sequence[str]]:
-        """Return the kept part of a body that was read, and the response's flags. Logs a large body.
+        """Return the kept part of a body after reading, and the response's flags. Logs a large body.
 
         Args:
             body: The body.
-            loss: The error at its end; None if there was none.
-            request: The request of the response.
-            is_cut: Whether it ended with a TLS connection that was closed without ``close_notify``, so that it may be
-                incomplete. Then it has the flag of an incomplete body (RFC 9112, 9.8), but is not an error, because
-                many servers close connections like this.
+            loss: The error at the end of the body; None if there was none.
+            request: The request that received the response.
+            is_cut: Whether the body ended because the server closed the TLS connection without ``close_notify``. Such a
+                body may be incomplete. The response gets the flag of an incomplete body (RFC 9112, 9.8), but no error,
+                because many servers close connections like this.
 
         Raises:
-            DownloadError: If there was a loss, or the data of a coding ended early, unless the limits allow it.
+            DownloadError: If ``loss`` is an error, or the data of a coding ended early, and the limits do not allow
+                this.
         """
         if self.truncates and isinstance(loss, BodyTooLarge):
             return body.finish(), ("truncated",)
@@ -274,10 +276,10 @@ def sink_for(request: Request, status: int) -> BodySink | None:
 
 
 class SinkWriter:
-    """Writes one body to a sink if it is large. Enter it around the whole reading.
+    """Writes one body to a sink if the body is large. Enter it before reading, and exit it after the end of the body.
 
     Attributes:
-        has_begun: Whether the body is large, so that its start was written to the sink.
+        has_begun: Whether the start of the body was written to the sink, because the body is large.
     """
 
     __slots__ = ("_held_bytes", "_memory_bytes", "_sink", "has_begun")

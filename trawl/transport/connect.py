@@ -42,7 +42,7 @@ _DEFAULT = ConnectOptions()
 
 
 def interleaved(addresses: Sequence[Address]) -> list[Address]:
-    """Return the addresses with alternating families, starting with the first address (RFC 8305, 4)."""
+    """Return the addresses in an order that alternates between IPv6 and IPv4, starting with the first (RFC 8305, 4)."""
     if not addresses:
         return []
     first = [address for address in addresses if address.family == addresses[0].family]
@@ -63,8 +63,9 @@ async def dial(
         options: Options of the connection.
 
     Raises:
-        AddressRefused: If the crawl must not connect to any of its addresses.
-        OSError: ``socket.gaierror`` if the name has no address, else the error of the first address that failed.
+        AddressRefused: If the crawl must not connect to any address of ``host``.
+        OSError: If no connection can be opened. It is ``socket.gaierror`` if the name has no address, otherwise the
+            error of the first address that failed.
     """
     if options.uds is not None:
         return await _connected(Address(socket.AF_UNIX, options.uds), options)
@@ -79,7 +80,7 @@ async def dial(
 
 
 def _allowed(host: str, addresses: list[Address], guard: AddressGuard) -> list[Address]:
-    """Return the allowed addresses. The caller connects to them without another lookup."""
+    """Return the allowed addresses. The caller connects to these addresses and does not look up the name again."""
     refused = guard.refused(host, [str(address.sockaddr[0]) for address in addresses])
     allowed = [address for address in addresses if str(address.sockaddr[0]) not in refused]
     if not allowed:
@@ -107,7 +108,8 @@ async def _bind(sock: trio.socket.SocketType, bind_address: BindAddress) -> None
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         await sock.bind((bind_address.host, bind_address.port))
-    except OSError as error:  # also a ``gaierror`` for the other family, which is not the host's fault
+    # includes ``gaierror``, raised if the local address has another family; not the host's fault
+    except OSError as error:
         at = f" port {bind_address.port}" if bind_address.port else ""
         raise OSError(f"it can't come from {bind_address.host}{at} ({words_of(error)})") from error
 

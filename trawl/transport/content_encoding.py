@@ -1,10 +1,10 @@
 """Incremental decoders of content codings (RFC 9110, 8.4).
 
 Theory of operation. Every coding has a :class:`Decoder` that returns chunks of a bounded size. zlib and brotli accept
-an output limit. zstandard does not, but a block of at least 4 bytes has at most 128 KiB of output (RFC 8878, 3.1.1.2),
-so its input is cut into small parts. The input of the other decoders is cut too, because zlib copies the rest of the
-input once for each member. A few hundred bytes may contain thousands of empty members, so every step yields a chunk,
-even an empty one.
+an output limit. zstandard does not. But its input consists of blocks of at least 4 bytes, and a block has at most 128
+KiB of output (RFC 8878, 3.1.1.2), so the input is cut into small parts. The input of the other decoders is cut too,
+because zlib copies the remaining input once for each gzip member. A small input may contain many empty members, so
+every step yields a chunk, even if the chunk is empty.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ class Decoder(Protocol):
         ...
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the output for ``data``, one chunk for each step of bounded work.
-
-        Raises the codec's own error for broken input.
+        """Yield the output for ``data``, one chunk for each step of bounded work. Raises the codec's own error for
+        broken input.
 
         Args:
             data: At most :data:`INPUT_BYTES` bytes.
@@ -96,7 +95,7 @@ class DeflateDecoder:
             if len(self._start) < 2:
                 return
             head = int.from_bytes(self._start[:2], "big")
-            is_zlib = head >> 8 & 0x0F == 8 and head % 31 == 0  # RFC 1950, 2.2
+            is_zlib = head >> 8 & 0x0F == 8 and head % 31 == 0  # checksum of zlib's header (RFC 1950, 2.2)
             self._codec, data = GzipDecoder(15 if is_zlib else -15), self._start
         yield from self._codec.feed(data)
 
@@ -119,7 +118,7 @@ class BrotliDecoder:
             data = b""
             if piece:
                 yield piece
-            elif self._codec.can_accept_more_data():  # also true while output remains
+            elif self._codec.can_accept_more_data():  # this is true as well while the decoder still has output
                 return
 
 
@@ -156,7 +155,7 @@ def decoders() -> dict[str, Callable[[], Decoder]]:
     ):
         try:
             attrgetter(name)(importlib.import_module(package))
-        except (ImportError, AttributeError):  # not installed, or a brotli without an output limit
+        except (ImportError, AttributeError):  # not installed, or the version of brotli has no output limit
             continue
         found[coding] = decoder
     return found

@@ -1,10 +1,10 @@
 """Our own HTTP/1.1 for httpx's clients. Only this module imports httpx.
 
-Theory of operation: a connection is either in the pool or held by one :class:`_OpenRequest`, until the body of its
-response has ended or the response is closed. The client's code runs between two chunks of a body, so a cancel scope
-can't stay open from one chunk to the next. Each wait has its own scope.
+Theory of operation: a connection is either in the pool or held by one :class:`_OpenRequest`. The :class:`_OpenRequest`
+holds it until the body of the response has ended or the response is closed. The client's code runs between two chunks
+of a body, so a cancel scope can't stay open from one chunk to the next. Therefore, each wait has its own scope.
 
-Only the package imports this module, when a program uses :class:`HTTP11Transport`, because importing httpx takes 0.2 s.
+The package imports this module only when a program uses :class:`HTTP11Transport`, because importing httpx takes 0.2 s.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LAST_CHUNK = b"0\r\n\r\n"
 class HTTP11Transport(httpx.AsyncBaseTransport):
     """Our own HTTP/1.1 for httpx's clients: ``httpx.AsyncClient(transport=HTTP11Transport())``. Runs on Trio only.
 
-    Arguments that httpx's own transport also has mean the same.
+    Arguments that httpx's own transport also has have the same meaning here.
 
     Args:
         verify: True to trust the certificates of certifi, False to trust all servers, or an ``ssl.SSLContext``. A file
@@ -78,7 +78,8 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         resolve: Resolve | None = None,
     ) -> None:
         context = None
-        if not isinstance(verify, bool) or cert is not None or not trust_env:  # otherwise created when needed
+        # with the defaults, it is created when first needed
+        if not isinstance(verify, bool) or cert is not None or not trust_env:
             context = httpx.create_ssl_context(verify, cert, trust_env)
         keepalive, idle = limits.keepalive_expiry, limits.max_keepalive_connections
         self._pool = Pool(
@@ -124,7 +125,9 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         await trio.lowlevel.checkpoint()
 
     async def _begin(self, request: httpx.Request, origin: Origin, release: Callable[[], None]) -> _OpenRequest:
-        """Send ``request`` and read the headers of its response. ``release`` releases its place when it has ended."""
+        """Send ``request`` and read the headers of its response. ``release`` is called when the request has ended, to
+        release its place.
+        """
         connection = self._pool.take(origin, trio.current_time())
         is_reused = connection is not None
         while True:
@@ -202,7 +205,9 @@ def _has_body(request: httpx.Request) -> bool:
 
 @asynccontextmanager
 async def _pieces_of(body: Any) -> AsyncGenerator[AsyncIterator[bytes], None]:
-    """Provide the chunks of ``body``. A generator is closed at the end, so that it is not left half-read."""
+    """Provide the chunks of ``body``. If ``body`` is a generator, it is closed at the end, even if it was not read
+    completely.
+    """
     pieces = aiter(body)
     try:
         yield pieces
@@ -212,7 +217,7 @@ async def _pieces_of(body: Any) -> AsyncGenerator[AsyncIterator[bytes], None]:
 
 
 class _OpenRequest:
-    """One request and its response on one connection, with the place that they take."""
+    """One request and its response on one connection. It holds a place until it ends."""
 
     def __init__(
         self, pool: Pool, request: httpx.Request, origin: Origin, connection: Connection, release: Callable[[], None]
@@ -268,7 +273,7 @@ class _OpenRequest:
         return self._pieces.pop(0) if self._pieces and self._is_open else b""
 
     def close(self) -> None:
-        """Keep the connection if it can take another request, or close it, and release its place.
+        """Return the connection to the pool, or close it if it can't be used again. Then release the request's place.
 
         Safe to call twice.
         """
@@ -285,7 +290,7 @@ class _OpenRequest:
         self._pool.give(self._origin, connection, trio.current_time())
 
     async def _receive(self) -> None:
-        """Wait for the next bytes of the response. Raises the errors of :meth:`begin`."""
+        """Wait for the next bytes of the response. Raises the same errors as :meth:`begin`."""
         parser = self.parser
         had_head = parser.has_head
         with _mapped(self._request):
@@ -296,7 +301,7 @@ class _OpenRequest:
             except ResponseBroken as error:
                 if had_head or not parser.has_head:
                     raise
-                self._broken = error  # its headers are valid; the error followed them in the same read
+                self._broken = error  # the headers are valid, but the same read had invalid bytes after them
 
     async def _send(self) -> None:
         connection, request, has_asked = self._connection, self._request, False
@@ -328,7 +333,7 @@ class _OpenRequest:
         """Return the bytes before the body.
 
         Raises:
-            httpx.LocalProtocolError: If a header contains a line break, which would add lines.
+            httpx.LocalProtocolError: If a header contains a line break, which could add another header.
         """
         request, fields = self._request, self._request.headers.raw
         path = request.extensions.get("target", request.url.raw_path)
@@ -352,7 +357,7 @@ class _OpenRequest:
                 left -= len(piece)
                 if not is_chunked and left < 0:
                     raise httpx.LocalProtocolError("Too much data for declared Content-Length", request=request)
-                if piece:  # a chunk: RFC 9112, 7.1
+                if piece:  # write it as a chunk (RFC 9112, 7.1)
                     yield head + (b"%x\r\n%s\r\n" % (len(piece), piece) if is_chunked else piece)  # noqa: ASYNC119 - its reader closes it
                     head = b""
         if not is_chunked and left > 0:
@@ -366,7 +371,7 @@ class _BodyStream(httpx.AsyncByteStream):
         self._open_request = open_request
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self  # not a generator, which a client could leave half-read
+        return self  # don't use a generator, because a client could stop before its end
 
     async def __anext__(self) -> bytes:
         piece = await self._open_request.read()

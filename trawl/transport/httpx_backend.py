@@ -1,9 +1,9 @@
-"""The integration of httpcore: our connections below it, its pools, and the mapping of its errors.
+"""Our connections for httpcore, httpcore's pools, and the mapping of httpcore's errors.
 
 Theory of operation: httpcore (the library below httpx) implements HTTP and keeps connections. It reads from and writes
 to our :class:`Stream`. This gives four features for which httpcore has no option. Names are looked up by our own
-resolver. Connecting and the handshake share one timeout. A refused body ends because the stream refuses further reads,
-so that no generator is left half-read. And a connection that received extra data is never used again.
+resolver. Connecting and the handshake share one timeout. If the rest of a body is not wanted, the stream refuses
+further reads, so that httpcore's generators end. And a connection that received extra data is never used again.
 
 There is one pool for direct connections, one for each proxy, and one for each local address.
 
@@ -11,7 +11,7 @@ There is one pool for direct connections, one for each proxy, and one for each l
 no network backend (httpx 0.28), so the resolver, the address guard, the shared timeout and refused reads would need
 private attributes. The client also takes 0.75 ms of processor time for a page of 5 kB, while httpcore takes 0.35 ms.
 
-Only :mod:`~trawl.transport.httpx_transport` imports this module, and these two are the only ones that import httpcore.
+Only :mod:`~trawl.transport.httpx_transport` imports this module. No other modules import httpcore.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Backend(httpcore.AsyncNetworkBackend):
         resolve: Looks up names.
         guard: Decides to which addresses the crawl may connect; None for all.
         bind_address: Local address of the connections; None if the system chooses.
-        room: Closes an idle connection if too many files are open; None if no connection can be closed.
+        room: Called if too many files are open, to close an idle connection; None if no connection can be closed.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Open a connection to ``host``. Its handshakes share ``timeout``. Always a checkpoint.
+        """Open a connection to ``host``. Later TLS handshakes on it share ``timeout``. Always a checkpoint.
 
         Raises:
             httpcore.ConnectTimeout: If it takes longer than ``timeout``.
@@ -132,8 +132,8 @@ class Stream(httpcore.AsyncNetworkStream):
     """A connection for use by httpcore, closed without waiting for the peer.
 
     Attributes:
-        is_spoilt: Whether it must not be used for another request.
-        is_cut: Whether it ended without the peer's TLS ``close_notify``.
+        is_spoilt: Whether the connection must not be used for another request.
+        is_cut: Whether the connection ended without the peer's TLS ``close_notify``.
     """
 
     def __init__(self, stream: trio.abc.Stream, sock: trio.socket.SocketType, peer: str, deadline: float) -> None:
@@ -152,7 +152,7 @@ class Stream(httpcore.AsyncNetworkStream):
         self._is_refused = True
 
     def close(self) -> None:
-        """Close the connection at once, without notifying the peer."""
+        """Close the connection without waiting and without notifying the peer."""
         self._socket.close()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -191,7 +191,7 @@ class Stream(httpcore.AsyncNetworkStream):
         """
         if not buffer:
             return
-        # The handshake with a SOCKS proxy is not HTTP. It is the only write without a timeout.
+        # The handshake with a SOCKS proxy is not HTTP. httpcore sends it without a timeout, unlike all other data.
         self._is_start = self._is_http1 and timeout is not None
         try:
             with trio.fail_at(self._until(timeout)):
@@ -237,9 +237,10 @@ class Stream(httpcore.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         """Return httpcore's ``is_readable``, ``ssl_object`` or ``server_addr``; None for any other name."""
-        if info == "is_readable":  # before reuse, readable means closed or unexpected data
+        # httpcore checks this before reuse; a readable connection is closed or has unexpected data
+        if info == "is_readable":
             return self.is_spoilt or self._is_refused or self._socket.is_readable()
-        if info == "ssl_object":  # used for the ALPN protocol, which Trio's streams provide too
+        if info == "ssl_object":  # httpcore only reads the ALPN protocol, which Trio's streams provide too
             return self._stream if isinstance(self._stream, trio.SSLStream) else None
         if info == "server_addr":
             return self._peer
@@ -265,8 +266,8 @@ class Pools:
     """Creates and keeps httpcore's pools.
 
     Args:
-        direct: Opens direct connections.
-        to_proxies: Opens connections to proxies.
+        direct: Backend for direct connections.
+        to_proxies: Backend for connections to proxies.
         ssl_context: Creates the context that decides which servers are trusted, when it is first needed.
         keepalive: Seconds for which an idle connection is kept.
         http2: Whether to offer HTTP/2 to servers.
@@ -294,16 +295,16 @@ class Pools:
 
         Args:
             route: The route of the request.
-            is_secure: Whether TLS is used on any part of the route. Without TLS no context is created.
+            is_secure: Whether TLS is used on any part of the route. Without TLS, no TLS context is created.
         """
         key = route, is_secure
         if key not in self._pools and len(self._pools) >= MAX_PROXIES:
             await self._close_oldest()
-        pool = self._pools.get(key)  # another task may have created it during the close
+        pool = self._pools.get(key)  # another task may have created the pool while this one was closing the oldest
         if pool is None:
             pool = self._pools[key] = self._make(route, is_secure=is_secure)
         self._pools.move_to_end(key)
-        return pool  # must not await before its first connection, or the pool would count as unused
+        return pool  # The caller must not await before it uses the pool, or the pool would count as unused.
 
     async def aclose(self) -> None:
         """Close all connections. Does not wait for the peers."""
@@ -338,7 +339,7 @@ class Pools:
             backend = backend.with_bind_address(route.bind_address)
         options: dict[str, Any] = {
             "ssl_context": self._context,
-            "max_connections": None,  # no limit here: throttling limits the number in use
+            "max_connections": None,  # throttling limits the number of connections in use
             "max_keepalive_connections": MAX_IDLE_DIRECT if proxy is None else MAX_IDLE_PER_PROXY,
             "keepalive_expiry": self._keepalive,
             "http2": self._http2,
@@ -386,7 +387,9 @@ _NOT_REACHED = ("502 ", "503 ", "504 ", "unreachable", "Connection refused", "TT
 
 
 def is_foreign(error: Exception) -> bool:
-    """Return whether the network, or bytes from it, made httpcore or one of its dependencies raise ``error``."""
+    """Return whether httpcore or one of its dependencies raised ``error`` because of the network or of received
+    bytes.
+    """
     return _package(error) in _PACKAGES or isinstance(error, _SLIPS)
 
 
@@ -395,12 +398,12 @@ def _package(error: object) -> str:
 
 
 def mapped(error: Exception, host: str, proxy: Proxy | None, settings: TransportSettings) -> DownloadError:
-    """Return our error for an error of httpcore.
+    """Return trawl's error for an error of httpcore.
 
     Args:
-        error: An error of httpcore or one of its dependencies.
+        error: An error raised by httpcore or one of its dependencies.
         host: The host of the request.
-        proxy: The proxy, if it has not accepted the request yet; None if the error is between the crawl and the host.
+        proxy: The proxy, if it has not accepted the request yet; None if the error does not concern a proxy.
         settings: The settings with the timeouts.
     """
     failure = _host_error(error, host, settings) if proxy is None else _proxy_error(error, proxy, settings)

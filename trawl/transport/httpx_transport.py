@@ -1,11 +1,11 @@
 """The transport on httpcore: HTTP/2, and all kinds of proxies.
 
 Theory of operation: ``httpcore`` implements HTTP and keeps connections. httpx's client, requests and URLs are not used.
-The connections below it are ours (:mod:`~trawl.transport.httpx_backend`). Its ``trace`` extension reports the times of
-a request, and can delay it before it is sent (:class:`RequestTrace`).
+httpcore uses our own connections (:mod:`~trawl.transport.httpx_backend`). Its ``trace`` extension reports the times of
+a request, and can delay the request before it is sent (:class:`RequestTrace`).
 
-``Proxy-Authorization`` is sent only to the proxy. It is part of the ``CONNECT`` that opens a tunnel, or of a request
-that the proxy itself reads. It is never part of a request through a tunnel or without a proxy.
+``Proxy-Authorization`` is sent only to the proxy. The ``CONNECT`` that opens a tunnel contains it, as does a request
+without a tunnel, which the proxy itself reads. A request through a tunnel or without a proxy never contains it.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ class SendRefusedError(Exception):
 class RequestTrace:
     """Records the times of one request, and calls ``on_sent`` when it is about to be sent.
 
-    This is httpcore's ``trace``.
+    An instance is the value of httpcore's extension ``trace``.
 
-    A ``CONNECT`` that httpcore sends to a proxy first does not count as the request.
+    If httpcore first sends a ``CONNECT`` to a proxy, the ``CONNECT`` does not count as the request.
 
     Attributes:
-        is_new: Whether a connection was opened for it.
-        is_through: Whether a proxy has accepted it, so that later errors are between the crawl and the server.
-        has_sent: Whether it was sent.
+        is_new: Whether a connection was opened for the request.
+        is_through: Whether a proxy has accepted the request, so that later errors are not the proxy's.
+        has_sent: Whether the request was sent.
     """
 
     __slots__ = (
@@ -109,7 +109,9 @@ class RequestTrace:
 
     @property
     def is_stale(self) -> bool:
-        """True if it was sent on a connection that had been idle, even if only while it waited, and got no response."""
+        """True if the request got no response on a connection that had been idle before or during the request's
+        wait.
+        """
         return (not self.is_new or self._has_waited) and self.has_sent and self._outcome.first_byte_at is None
 
     async def __call__(self, event: str, details: Mapping[str, Any]) -> None:
@@ -131,7 +133,8 @@ class RequestTrace:
         elif what == "send_request_headers.started":
             self._is_connect = details["request"].method == b"CONNECT"
             if not self._is_connect:
-                await self._sent(can_wait=where == "http11")  # HTTP/2 has assigned it a stream
+                # with HTTP/2, the request has a stream already and can't wait
+                await self._sent(can_wait=where == "http11")
         elif what in _WRITTEN:
             if self.has_sent:
                 tell_written(self._on_sent)
@@ -169,15 +172,15 @@ class _ResponseReader:
 
     Args:
         request: The request of the response.
-        answer: The response with an unread body.
-        outcome: The outcome with the request's times.
+        answer: httpcore's response, whose body was not read.
+        outcome: The outcome in which the request's times are recorded.
         settings: Timeouts and limits.
 
     Attributes:
         received: The body so far, still compressed, for an archive; None without an archive.
 
     Raises:
-        ResponseBroken: If its status code or a header is invalid.
+        ResponseBroken: If the response's status code or a header is invalid.
     """
 
     def __init__(
@@ -200,8 +203,8 @@ class _ResponseReader:
         """Read the body and return the response.
 
         Raises:
-            DownloadError: If it is larger than the limit, or broken.
-            Exception: An error of ``BODY_BROKEN``.
+            DownloadError: If the body is larger than the limit, or broken.
+            Exception: If reading fails, with one of the types in ``BODY_BROKEN``.
         """
         writer = None if self._sink is None else SinkWriter(self._sink)
         try:
@@ -233,10 +236,10 @@ class _ResponseReader:
         )
 
     async def _read_body(self, writer: SinkWriter | None) -> DownloadError | None:
-        """Read the body to its end, and return the error at its end, if there is one.
+        """Read the body to its end, and return the error that ended it; None if there was none.
 
-        After an error or a cancellation between two chunks, httpcore's generators must still finish, which they do when
-        their stream refuses reads. The error is raised after that.
+        After an error or a cancellation between two chunks, httpcore's generators must still finish. To make them
+        finish, the stream refuses reads. The error is raised afterwards.
         """
         refused: DownloadError | None = None
         cancelled: trio.Cancelled | None = None
@@ -265,15 +268,16 @@ class _ResponseReader:
         return refused
 
     def _is_cut(self) -> bool:
-        """Return whether the body ended with its connection, and without a TLS ``close_notify``."""
+        """Return whether the body ended because the connection was closed without a TLS ``close_notify``."""
         has_framing = self._length is not None or "transfer-encoding" in self._headers
         is_http1 = self._answer.extensions.get("http_version") != b"HTTP/2"  # HTTP/2 frames its bodies
         return self._stream.is_cut and is_http1 and not has_framing
 
     def _extra_data(self) -> DownloadError | None:
-        """Spoil the connection and return an error if more bytes came than the framing allows (RFC 9112, 6.3).
+        """Return an error if more bytes arrived than the framing allows (RFC 9112, 6.3), and prevent the connection's
+        reuse.
 
-        httpcore does not expose the remaining bytes in its parser, and would read them as the next response.
+        httpcore does not expose the bytes that remain in its parser, and would read them as the next response.
         """
         connection: Any = getattr(getattr(self._answer.stream, "_stream", None), "_connection", None)
         state = getattr(connection, "_h11_state", None)
@@ -291,7 +295,8 @@ class _ResponseReader:
 def _head_of(answer: httpcore.Response) -> bytes:
     """Return the status line and the headers as received. For HTTP/2, return them in the form of HTTP/1.1.
 
-    The body was received without its chunked framing, so ``Transfer-Encoding`` gets the name that archives use for it.
+    httpcore has removed the chunked framing from the body, so ``Transfer-Encoding`` gets the name that archives use in
+    this case.
     """
     version: bytes = answer.extensions.get("http_version", b"HTTP/1.1")
     reason: bytes = answer.extensions.get("reason_phrase", b"")
@@ -303,7 +308,7 @@ def _head_of(answer: httpcore.Response) -> bytes:
 
 
 def _check(answer: httpcore.Response) -> None:
-    """Reject status codes and headers that are invalid, but that httpcore accepts (RFC 9113, 8.2.1; RFC 9110, 15).
+    """Reject invalid status codes and headers that httpcore accepts (RFC 9113, 8.2.1; RFC 9110, 15).
 
     Raises:
         ResponseBroken: If the status code or a header is invalid.
@@ -325,7 +330,8 @@ class HttpxTransport:
             loaded for the first ``https`` URL.
         guard: Decides to which addresses the crawl may connect; None for all. A proxy looks up names itself, so with a
             proxy only addresses in URLs are checked. The proxy itself may have any address.
-        room: Closes an idle connection of another transport if this one has none; None if there is no other transport.
+        room: Closes an idle connection of another transport, called if this transport has none; None if there is no
+            other transport.
         keeps_received: Whether outcomes have the received bytes (:attr:`trawl.http.Outcome.received`), for an archive.
     """
 
@@ -357,8 +363,8 @@ class HttpxTransport:
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
         """Send ``request`` once and read the whole response. A failure is the outcome's error.
 
-        It is sent through the proxy in ``request.meta["proxy"]``, if there is one. Cancelling drops the connection.
-        Always a checkpoint.
+        The request is sent through the proxy in ``request.meta["proxy"]``, if there is one. Cancelling drops the
+        connection. Always a checkpoint.
         """
         outcome = Outcome(request, started_at=trio.current_time())
         limit = float(request.meta_get("download_timeout") or self._settings.download_timeout)
@@ -377,7 +383,7 @@ class HttpxTransport:
         return outcome
 
     async def aclose(self) -> None:
-        """Close all connections. Safe to call twice. Does not wait for the peers."""
+        """Close all connections without waiting for the peers. Safe to call twice."""
         await self._pools.aclose()
 
     async def make_room(self) -> bool:
@@ -403,7 +409,7 @@ class HttpxTransport:
             trace = RequestTrace(outcome, on_sent, whole)
             try:
                 return await self._receive(pool, self._message(request, parsed, proxy, trace), outcome)
-            except SendRefusedError:  # httpcore has closed the connection, unless others share it
+            except SendRefusedError:  # httpcore has closed the connection, unless other requests share it
                 return None
             except Exception as error:
                 if isinstance(error, DownloadError) or not is_foreign(error):
@@ -413,7 +419,7 @@ class HttpxTransport:
                     await trio.sleep(ROOM_PAUSE)  # noqa: ASYNC120 - not an error, because nothing was sent
                     return None
                 is_stale = trace.is_stale and isinstance(error, DISCONNECTED) and request.method in SAFE_METHODS
-                if is_last or not is_stale:  # a dead kept connection: try a new one (RFC 9112, 9.3.1)
+                if is_last or not is_stale:  # if a kept connection was dead, try a new one (RFC 9112, 9.3.1)
                     blamed = None if trace.is_through or trace.has_sent else proxy
                     raise mapped(error, parsed.host, blamed, self._settings) from error
                 outcome.sent_at = None  # the next attempt counts as another send
@@ -436,9 +442,9 @@ class HttpxTransport:
         """Return the route of ``request``.
 
         Raises:
-            RequestInvalid: If its proxy or ``bindaddress`` is invalid, or the proxy needs a package that is not
-                installed.
-            AddressRefused: If it uses a proxy to an address to which the crawl must not connect.
+            RequestInvalid: If the request's proxy or ``bindaddress`` is invalid, or the proxy needs a package that is
+                not installed.
+            AddressRefused: If the request uses a proxy, and its URL has an address to which the crawl must not connect.
         """
         bind_address = BindAddress.for_request(request)
         url = request.meta_get("proxy")
@@ -485,7 +491,7 @@ class HttpxTransport:
 
 
 class _Once:
-    """A request's body as one chunk. Not a generator, which a failed write would leave half-read."""
+    """A request's body as one chunk. It is not a generator, because a failed write would not finish a generator."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

@@ -1,4 +1,4 @@
-"""Parsed proxy URLs, and the proxies that environment variables name for URLs. Pure."""
+"""Parsed proxy URLs, and proxies from environment variables. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class EnvironmentProxies:
     """The proxies named by environment variables, with the rules of curl and Python's urllib.
 
     Attributes:
-        by_scheme: The proxy for each scheme of URLs. ``"all"`` is for schemes without their own proxy.
+        by_scheme: The proxy for each URL scheme. The key ``"all"`` applies to schemes that are not listed.
         exceptions: The entries of ``no_proxy``.
     """
 
@@ -78,7 +78,8 @@ class EnvironmentProxies:
     def of(cls, environ: Mapping[str, str]) -> EnvironmentProxies:
         """Read ``http_proxy``, ``https_proxy``, ``all_proxy`` and ``no_proxy``; lower case overrides upper case.
 
-        ``HTTP_PROXY`` in upper case is ignored in a CGI program, because a client's header ``Proxy`` sets it there.
+        In a CGI program, ``HTTP_PROXY`` in upper case is ignored, because a client can set it with the header
+        ``Proxy``.
         """
         found: dict[str, str] = {}
         for scheme in ("http", "https", "all", "no"):
@@ -91,7 +92,7 @@ class EnvironmentProxies:
         return cls(found, tuple(entry.lower() for entry in entries if entry))
 
     def proxy_for(self, url: str) -> str | None:
-        """Return the proxy for ``url``, a URL in normal form; None if it has none."""
+        """Return the proxy for ``url``, a URL in normal form; None if it needs no proxy."""
         proxy = self.by_scheme.get(scheme_of(url)) or self.by_scheme.get("all")
         return None if proxy is None or self._is_excepted(url) else proxy
 

@@ -1,12 +1,14 @@
-"""Lookups of host names: by the system in threads or by DNS on Trio, with a cache and fixed results per crawl.
+"""Lookups of host names, with a cache and with results that are fixed during a crawl.
 
-A lookup by the system is abandonable blocking work (:mod:`trawl.blocking`). ``getaddrinfo`` can hang for minutes on a
-dead name server. With Trio's default limiter, forty such names would stop every other thread in the program. A lookup
-that can't be abandoned would delay each timeout and the end of the crawl.
+The system looks up names in threads, or dnspython looks them up on Trio.
 
-A name server may return addresses in another order each time. Limits by address hold only if a request goes to the
-address that it was charged to. So a crawl looks up each host once, for all ports (:class:`CrawlResolver`), and both
-throttling and connections use this result.
+A lookup by the system is blocking work that can be abandoned (:mod:`trawl.blocking`), because ``getaddrinfo`` can hang
+for minutes if a name server is dead. With Trio's default limiter, forty hanging lookups would block all other work in
+threads. A lookup that can't be abandoned would delay each timeout and the end of the crawl.
+
+A name server may return addresses in another order each time. But limits by address are kept only if a request is sent
+to the address whose limit has counted it. So a crawl looks up each host once, for all ports (:class:`CrawlResolver`),
+and both throttling and connections use this result.
 """
 
 from __future__ import annotations
@@ -124,7 +126,7 @@ class _ThreadLookup:
 class ThreadResolver:
     """Looks up names with the system, as blocking work. Addresses need no lookup.
 
-    While an abandoned lookup still hangs, its name has no address and is not looked up again, so that no name takes
+    While an abandoned lookup of a name hangs, further lookups of the name fail without a thread, so that no name takes
     more than one thread.
 
     Args:
@@ -139,7 +141,7 @@ class ThreadResolver:
         """Look up ``host``. Cancelling abandons the lookup in its thread. Always a checkpoint.
 
         Raises:
-            OSError: ``socket.gaierror`` if the name has no address, or an earlier lookup of it has not ended.
+            OSError: ``socket.gaierror`` if the name has no address, or if an earlier lookup of the name has not ended.
         """
         literal = literal_address(host, port)
         if literal is not None:
@@ -159,7 +161,7 @@ class ThreadResolver:
         return list(dict.fromkeys(found))
 
     def _leave(self, lookup: _ThreadLookup) -> None:
-        """Remember a lookup that still runs although its caller has given up."""
+        """Record a lookup that is still running although its caller was cancelled."""
         if len(self._left) >= MAX_LEFT:
             self._left = {host: each for host, each in self._left.items() if each.is_running}
         self._left[lookup.host] = lookup
@@ -179,7 +181,8 @@ class ResolverCache:
 
     Args:
         resolve: Looks up names.
-        lifetime: Seconds for which a result is cached; None for its own lifetime, or ``LIFETIME``.
+        lifetime: Seconds for which a result is cached; None to use the result's own lifetime, or ``LIFETIME`` if it has
+            none.
         max_names: Maximum number of cached names.
     """
 
@@ -210,7 +213,7 @@ class ResolverCache:
                 raise type(pending.error)(*pending.error.args) from pending.error
 
     def forget(self, host: str, port: int) -> None:
-        """Drop ``host`` from the cache, because no connection to its known addresses succeeds."""
+        """Remove ``host`` from the cache. The caller does this if connections to all known addresses failed."""
         self._known.pop((host, port), None)
 
     async def _ask(self, key: tuple[str, int]) -> Sequence[Address]:
@@ -223,7 +226,7 @@ class ResolverCache:
         finally:
             del self._pending[key]
             pending.done.set()
-        # Insert it at the end, so that the oldest results are dropped first.
+        # Remove an old entry first, so that the new one is at the end and the oldest results are dropped first.
         self._known.pop(key, None)
         if len(self._known) >= self._max_names:
             del self._known[next(iter(self._known))]
@@ -237,7 +240,7 @@ class ResolverCache:
 class CrawlResolver:
     """The addresses of hosts, each looked up once, so that a host keeps its addresses during a crawl.
 
-    Also a resolver for transports. A failure is not cached.
+    Transports can use it as their resolver. A failure is not cached.
 
     Args:
         resolve: Looks up names.
@@ -254,7 +257,7 @@ class CrawlResolver:
         Raises:
             OSError: ``socket.gaierror`` if the name has no address.
         """
-        # Omit the port, so that a host is looked up once for all ports.
+        # Pass 0 as the port, so that a host is looked up once for all ports.
         found = await self._resolve(host, 0)
         return [attrs.evolve(each, sockaddr=(each.sockaddr[0], port, *each.sockaddr[2:])) for each in found]
 
@@ -264,7 +267,8 @@ class CrawlResolver:
         Always a checkpoint.
 
         Args:
-            host: A name or address, with or without a port, in the form of throttling scopes: ``[::1]:8080``.
+            host: A name or address, with or without a port, written like a throttling scope, for example
+                ``[::1]:8080``.
         """
         with trio.move_on_after(LOOKUP_TIMEOUT):
             try:
@@ -285,8 +289,8 @@ def _bare(scope: str) -> str:
 class DnsResolver:
     """Queries the system's name servers with dnspython, without threads, and uses the TTL of their responses.
 
-    Cancelling ends a lookup. Names without a dot (``localhost``, local names) are looked up by the system. For other
-    names, the system's hosts file is not read.
+    Cancelling ends a lookup. The system looks up names without a dot, such as ``localhost``. For other names, the
+    system's hosts file is not read.
 
     Args:
         system: Looks up names without a dot; None for the system's lookup in threads.
@@ -336,7 +340,7 @@ class DnsResolver:
         import dns.name  # noqa: PLC0415
 
         try:
-            name = dns.name.from_text(host)  # an absolute name, so that local search domains are not used
+            name = dns.name.from_text(host)  # make the name absolute, so that local search domains are not used
             return await self._resolver.resolve(name, record, raise_on_no_answer=False)
         except dns.exception.DNSException as error:
             return error
@@ -348,8 +352,8 @@ def _addresses(
     """Return the addresses of both responses, with the shorter lifetime.
 
     Raises:
-        socket.gaierror: If there are none: ``EAI_NONAME`` if a server has reported that or the name is invalid,
-            ``EAI_AGAIN`` if no server has responded.
+        socket.gaierror: If there are no addresses. The code is ``EAI_NONAME`` if a server has reported this or the name
+            is invalid, and ``EAI_AGAIN`` if no server has responded.
     """
     import dns.exception  # noqa: PLC0415
     import dns.resolver  # noqa: PLC0415

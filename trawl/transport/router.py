@@ -1,6 +1,6 @@
 """The choice of a transport for each request: our own HTTP/1.1, or httpcore for proxies and HTTP/2.
 
-Only the package imports this module, because it is above both transports.
+Only the package's ``__init__`` imports this module, because this module depends on both transports.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = ["TransportRouter"]
 class TransportRouter:
     """Sends requests with our own HTTP/1.1, or with httpcore if they use a proxy or HTTP/2.
 
-    A request has a proxy if ``request.meta["proxy"]`` names one. HTTP/2 is offered to ``https`` servers with
-    ``HTTP2_ENABLED``.
+    A request has a proxy if ``request.meta["proxy"]`` names one. With ``HTTP2_ENABLED``, HTTP/2 is offered to ``https``
+    servers.
 
     Args:
         settings: Timeouts, limits and ``HTTP2_ENABLED``.
@@ -69,10 +69,11 @@ class TransportRouter:
         """
         if request.meta_get("proxy") or (self._settings.http2_enabled and request.url.startswith("https:")):
             return self._httpxs().send(request, on_sent)
-        return self._own.send(request, on_sent)  # adds no coroutine, because this runs for every page
+        # return the coroutine without another one around it, because this runs for every page
+        return self._own.send(request, on_sent)
 
     async def aclose(self) -> None:
-        """Close all connections. Safe to call twice. Does not wait for the peers."""
+        """Close all connections without waiting for the peers. Safe to call twice."""
         if self._other is not None:
             await self._other.aclose()
         await self._own.aclose()

@@ -36,7 +36,8 @@ class BindAddress:
         """Parse an address, or an address and a port, as in ``DOWNLOAD_BIND_ADDRESS`` and ``bindaddress``.
 
         Raises:
-            ValueError: If it is neither. Names are not looked up, because they may have several addresses.
+            ValueError: If ``value`` has neither form. Host names are not accepted, because a name may have several
+                addresses.
         """
         host, port = value if isinstance(value, tuple | list) and len(value) == 2 else (value, 0)
         try:
@@ -54,7 +55,7 @@ class BindAddress:
         """Return the address in the request's meta ``bindaddress``; None if there is none.
 
         Raises:
-            RequestInvalid: If it is not an address.
+            RequestInvalid: If ``bindaddress`` is not an address.
         """
         value = request.meta_get("bindaddress")
         if not value:
@@ -65,10 +66,10 @@ class BindAddress:
             raise RequestInvalid(f"its bindaddress must be {error}") from error
 
     def check(self) -> None:
-        """Check that this machine has the address, by binding a socket to it for a moment.
+        """Check that this machine has the address, by binding a socket to the address for a moment.
 
         Raises:
-            SettingsError: If it does not, so that no connection could be opened.
+            SettingsError: If this machine does not have the address, so that no connection could be opened.
         """
         family = socket.AF_INET6 if ip_address(self.host).version == 6 else socket.AF_INET
         name = "DOWNLOAD_BIND_ADDRESS"

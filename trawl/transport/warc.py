@@ -1,19 +1,20 @@
 """The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): a request and a response record for each response.
 
 A response is stored exactly as received: status line, headers, and the body with its chunked framing and compression
-(ISO 28500, 6.3). If these bytes are unknown, the headers on how the body was sent are stored under ``X-Archive-Orig-``
-names, as in other archivers, so that a program that replays the file reads headers that match the body. This applies to
-a large body that is copied, decompressed, from a file, and to a chunked response through a proxy. A response over
-HTTP/2 gets the status line of HTTP/1.1 and the field ``WARC-Protocol: h2``. Credentials (``Authorization``,
-``Proxy-Authorization``, ``Cookie``) are left out of the records of requests.
+(ISO 28500, 6.3). If these bytes are unknown, the headers that describe how the body was sent get the prefix
+``X-Archive-Orig-``, as in other archivers. So a program that replays the file reads headers that match the body. The
+bytes are unknown for a large body, which is copied from a file after decompression, and for a chunked response through
+a proxy. A response over HTTP/2 gets the status line of HTTP/1.1 and the field ``WARC-Protocol: h2``. Credentials
+(``Authorization``, ``Proxy-Authorization``, ``Cookie``) are left out of the records of requests.
 
-A response that ended early is stored as far as it was received, with the reason in ``WARC-Truncated`` (ISO 28500,
-5.13). If that was an error, the field ``Trawl-Error`` has its class and cause, so that a replay fails in the same way.
+If a response ended early, its received part is stored, with the reason in ``WARC-Truncated`` (ISO 28500, 5.13). If an
+error ended the response, the field ``Trawl-Error`` has the class and the cause of the error, so that a replay fails in
+the same way.
 
-Exchanges that end at the same time are written together, in one blocking call, before their slots are released. So a
-slow disk slows the crawl, and records do not pile up in memory.
+Responses that end at the same time are written together, in one blocking call. Their slots are released after the
+write, so a slow disk slows down the crawl, and records do not accumulate in memory.
 
-Only the run imports this module, and wraps any transport with it.
+Only the module that runs crawls imports this module. It can wrap any transport.
 """
 
 from __future__ import annotations
@@ -85,11 +86,11 @@ class WarcEntry:
     """One request and its response.
 
     Attributes:
-        request: The request as it was sent.
-        response: The response as it was read; None if it ended early with ``error``.
-        ended_utc: Wall time at which the response had been read.
+        request: The request that was sent.
+        response: The response; None if it ended early with ``error``.
+        ended_utc: Wall time of the end of the response.
         received: Head and body of the response as received; None if unknown. The body is None if it went to a file.
-        error: The error with which it ended early, one of :data:`CUT_SHORT`; None if there is a response.
+        error: The error that ended the response early, with a type in :data:`CUT_SHORT`; None if there is a response.
     """
 
     request: Request
@@ -106,11 +107,11 @@ class _Head:
         self.headers_buff = head
 
     def compute_headers_buffer(self, header_filter: object = None) -> None:
-        """Do nothing, because the bytes exist already."""
+        """Do nothing, because the bytes of the headers exist already."""
 
 
 def warc_writer(path: str) -> tuple[Any, str]:
-    """Return warcio's writer of records, and the ending of the files named after ``path``.
+    """Return warcio's writer class for records, and the suffix of the file names (.warc or .warc.gz).
 
     Raises:
         SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.
@@ -129,7 +130,7 @@ class WarcWriter:
     """Writes numbered WARC files. All methods block."""
 
     def __init__(self, path: str, max_bytes: int) -> None:
-        """Write to files named after ``path``, and start a new one when the last one has ``max_bytes``.
+        """Write to files named after ``path``, and start a new file when the current file has ``max_bytes``.
 
         Raises:
             SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.
@@ -144,10 +145,10 @@ class WarcWriter:
         self._begin()
 
     def write(self, entries: Sequence[WarcEntry]) -> None:
-        """Write the records of ``entries`` and flush them. An entry whose body was removed is skipped.
+        """Write the records of ``entries`` and flush them. An entry is skipped if the file with its body was removed.
 
         Raises:
-            OSError: If the disk is full or broken. The file is cut back to its last whole record.
+            OSError: If the disk is full or broken. The file is then truncated to its last whole record.
         """
         for entry in entries:
             response, received = entry.response, entry.received
@@ -158,7 +159,7 @@ class WarcWriter:
                     body = io.BytesIO()
                 else:
                     body = response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
-            except ValueError:  # the file was removed because its request was cancelled
+            except ValueError:  # the body's file was removed because the request was cancelled
                 logger.debug("%r is not archived: its file was removed", response)
                 continue
             with body:
@@ -187,7 +188,7 @@ class WarcWriter:
         while True:
             self._number += 1
             path = f"{self._base}-{self._number:05d}{self._ending}"
-            try:  # readable only by its owner, because pages may need a login
+            try:  # readable only by the owner of the file, because pages may need a login
                 opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
             except FileExistsError:
                 continue
@@ -215,7 +216,7 @@ class WarcWriter:
             head = response_head(response.protocol or "", response.status, response.headers)
         if received is None or received[1] is None:
             head, renamed = _WIRE_FIELD.subn(b"X-Archive-Orig-", head)
-            if renamed:  # otherwise a reader takes the rest of the record, which is right
+            if renamed:  # without a renamed header, a reader takes the rest of the record as the body, which is right
                 head = b"%sContent-Length: %d\r\n\r\n" % (head[:-2], body.seek(0, io.SEEK_END))
         return self._record("response", entry, head, body)
 
@@ -271,9 +272,9 @@ class WarcTransport:
         self._is_broken = False
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request``, and return when its response is written. A checkpoint."""
+        """Send ``request``, and return when the response is written to the WARC file. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
-        received, outcome.received = outcome.received, None  # keep it only until it is written
+        received, outcome.received = outcome.received, None  # release these bytes as soon as they are written
         error = outcome.error if received is not None and type(outcome.error) in CUT_SHORT else None
         if (outcome.response is not None or error is not None) and not self._is_broken:
             entry = WarcEntry(outcome.request, outcome.response, self._now_utc(), received, error)  # type: ignore[arg-type]
@@ -295,7 +296,7 @@ class WarcTransport:
             try:
                 await self._blocking.run(self._files.write, entries)
             except trio.Cancelled:
-                # Cancelled before the write started, because a running write is not cancelled.
+                # A running write can't be cancelled, so the write has not started. Put the entries back.
                 self._pending[:0] = entries
                 raise
             except OSError as error:
@@ -307,14 +308,12 @@ class WarcTransport:
 async def open_archive(
     path: str, max_bytes: int, *, blocking: Blocking, now_utc: Callable[[], datetime]
 ) -> AsyncGenerator[Callable[[Transport], Transport], None]:
-    """Provide a function that wraps a transport in a :class:`WarcTransport`.
-
-    Leaving the block closes the file.
+    """Provide a function that wraps a transport in a :class:`WarcTransport`. Leaving the block closes the file.
 
     Args:
-        path: ``crawl.warc.gz`` for the files ``crawl-00001.warc.gz`` and so on.
+        path: The path from which the files are named. ``crawl.warc.gz`` gives ``crawl-00001.warc.gz`` and so on.
         max_bytes: Size in bytes at which the next file is started.
-        blocking: Runs the writing.
+        blocking: Runs the writes in threads.
         now_utc: Returns the wall time.
 
     Raises:

@@ -1,9 +1,11 @@
-"""One connection with its timeouts, and the responses read from it, one after another.
+"""Connections, the timeouts of requests, and reading responses.
 
-Theory of operation of :class:`RequestDeadline`: a request has one timeout for the whole and one for each phase. A
-cancel scope for each would cost more than reading a small page, while moving a deadline costs a third of a scope. So
-there is one scope, whose deadline is the earlier of the two. When it has passed, the phase shows which timeout it was.
-The scope is entered at the first wait, because a request that completes without waiting needs no timeout.
+Theory of operation of :class:`RequestDeadline`: a request has one timeout for the whole request and one for each phase
+(connecting, sending, reading). A cancel scope for each timeout would cost more than reading a small page, while moving
+a deadline costs a third as much as a scope. So there is one scope. Its deadline is the end of the whole request's
+timeout or of the current phase's timeout, whichever is earlier. When it has passed, :meth:`RequestDeadline.error`
+determines which timeout it was. The scope is entered at the first wait, because a request that completes without
+waiting needs no timeout.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ EXPECT_WAIT = 1.0
 
 
 class RequestDeadline:
-    """The timeouts of one request. Enter it once, around the whole request. Mutable, because it is a hot path."""
+    """The timeouts of one request. Enter it once, around the whole request. Mutable, for speed."""
 
     __slots__ = ("_connect", "_deadline", "_ends_at", "_limit", "_phase", "_read", "_scope")
 
@@ -76,7 +78,7 @@ class RequestDeadline:
 
     @property
     def has_passed(self) -> bool:
-        """True if a timeout has passed and ended the request. :meth:`error` names it."""
+        """True if a timeout has passed and ended the request. :meth:`error` returns an error that names the timeout."""
         return self._scope is not None and self._scope.cancelled_caught
 
     def connecting(self, now: float) -> None:
@@ -85,21 +87,27 @@ class RequestDeadline:
         self._move(now + self._connect)
 
     def sending(self, now: float) -> None:
-        """Start the timeout for the server to accept bytes at ``now``."""
+        """Start the timeout for sending at ``now``. It limits the time in which the server accepts no bytes."""
         self._phase = SENDING
         self._move(now + self._read)
 
     def reading(self, now: float) -> None:
-        """Start the timeout for the server to send bytes at ``now``."""
+        """Start the timeout for reading at ``now``. It limits the time in which the server sends no bytes."""
         self._phase = READING
         self._move(now + self._read)
 
     def writing(self) -> None:
-        """Enforce only the timeout of the whole request, because storing received bytes is not the server's time."""
+        """Enforce only the timeout of the whole request while received bytes are stored, which is not the server's
+        time.
+        """
         self._move(inf)
 
     def still_reading(self) -> None:
-        """Switch to reading without a new deadline. Little was sent, so only the error message would differ."""
+        """Change the phase to reading, but keep the deadline.
+
+        This suffices if little was sent, because the deadline would hardly change. The phase determines the error
+        message.
+        """
         self._phase = READING
 
     def put_off(self, seconds: float) -> None:
@@ -124,16 +132,17 @@ class RequestDeadline:
 
 
 class Connection:
-    """A stream to a server with the parser of its responses. Mutable, because it is a hot path.
+    """A stream to a server with the parser of its responses. Mutable, for speed.
 
     Attributes:
         wire: The byte stream to and from the server.
         parser: Reads the current response.
         requests: Number of requests sent so far, including the current one.
-        idle_since: Event loop time, in seconds, at which it became idle.
+        idle_since: Event loop time, in seconds, at which the connection became idle.
         received: The bytes of the current response so far, for an archive; None without an archive.
-        broken: The system error that ended sending the request; None if sending did not fail. The server may still have
-            responded, because a server that refuses a body responds and closes while the body is being sent.
+        broken: The system error that ended sending the request; None if sending did not fail. Despite such an error,
+            there may be a response, because a server that refuses a body responds and closes the connection while the
+            body is being sent.
     """
 
     __slots__ = ("broken", "idle_since", "parser", "received", "requests", "wire")
@@ -147,7 +156,7 @@ class Connection:
         self.received: bytearray | None = None
 
     def ask_nowait(self, data: bytes, *, is_head: bool = False) -> int:
-        """Forget the last response, send the start of a request, and return the number of bytes sent."""
+        """Discard the last response, send the start of a request, and return the number of bytes sent."""
         self.requests += 1
         if self.received is not None:
             self.received.clear()
@@ -173,8 +182,8 @@ class Connection:
             deadline: The timeouts to start before this waits.
 
         Raises:
-            ResponseBroken: If they are not a response, or it ended early.
-            ConnectionClosedError: If the connection broke or ended before the first byte of the response.
+            ResponseBroken: If the bytes are not a response, or the response ended early.
+            ConnectionClosedError: If the connection failed or ended before the first byte of the response.
             OSError: If the connection broke.
         """
         wire, parser = self.wire, self.parser
@@ -197,9 +206,10 @@ class Connection:
             parser.end()
 
     async def receive_word(self) -> None:
-        """Wait at most ``EXPECT_WAIT`` until the server invites the body or sends a final response (RFC 9110, 10.1.1).
+        """Wait until the server requests the body or sends a final response, but at most ``EXPECT_WAIT`` (RFC 9110,
+        10.1.1).
 
-        Raises the errors of :meth:`receive`.
+        Raises the same errors as :meth:`receive`.
         """
         parser = self.parser
         with trio.move_on_after(EXPECT_WAIT):
@@ -207,13 +217,13 @@ class Connection:
                 await self.receive()
 
     def keep_head(self) -> None:
-        """Forget the received bytes of the body, because it goes to a file."""
+        """Discard the received bytes of the body, because the body is written to a file."""
         if self.received:
             end, _ = end_of_head(bytes(self.received))
             del self.received[end:]
 
     def message(self, *, is_in_file: bool) -> tuple[bytes, bytes | None] | None:
-        """Return and remove the response as received, without interim responses and later bytes; None if not kept."""
+        """Return and remove the bytes of the response, without interim responses and later bytes; None if not kept."""
         if self.received is None:
             return None
         parser, whole = self.parser, bytes(self.received)
@@ -226,19 +236,21 @@ class Connection:
 
     @property
     def is_reusable(self) -> bool:
-        """True if the next request may use it, because the response is complete and no other bytes came."""
+        """True if another request may use the connection: the response is complete and no further bytes have
+        arrived.
+        """
         parser = self.parser
         return parser.is_complete and parser.is_keepable and not parser.has_extra_data and self.broken is None
 
     def cut(self, outcome: Outcome) -> None:
-        """Close the connection within an exchange. An archive gets the part of the response that arrived."""
+        """Close the connection before the response is complete. An archive gets the received part of the response."""
         if self.received is not None and self.parser.has_head:
             is_in_file = sink_for(outcome.request, self.parser.status) is not None
             outcome.received = self.message(is_in_file=is_in_file)
         self.close(is_cut=True)
 
     def close(self, *, is_cut: bool = False) -> None:
-        """Close the connection at once. Safe to call twice.
+        """Close the connection without waiting. Safe to call twice.
 
         Args:
             is_cut: Whether to discard the unsent part of a request.
@@ -253,11 +265,13 @@ _BODILESS = frozenset({204, 304})  # RFC 9112, 6.3, rule 1
 async def read_response(
     connection: Connection, outcome: Outcome, limits: ResponseLimits, deadline: RequestDeadline
 ) -> Response:
-    """Read the response to the request just sent, and record the times of its headers and its end. Cancelling loses it.
+    """Read the response to the request just sent, and record when its headers and its end arrived.
+
+    Cancelling loses the response.
 
     Raises:
-        DownloadError: If it is broken, or larger than the limit.
-        ConnectionClosedError: If the server closed the connection instead.
+        DownloadError: If the response is broken, or larger than the limit.
+        ConnectionClosedError: If the server closed the connection instead of responding.
         OSError: If the connection broke.
     """
     parser = connection.parser
@@ -267,7 +281,8 @@ async def read_response(
         raise broken
     flags: Sequence[str] = ()
     make: Callable[..., Response] = Response
-    # Most pages arrive complete with their headers, and need no object that collects or limits a body.
+    # On most pages, the whole body arrives together with the headers. Then no ``Body`` object is needed to collect and
+    # limit the body.
     whole = b"".join(parser.take()) if parser.is_complete else b""
     if not parser.is_complete or parser.has_extra_data or len(whole) > limits.plain_bytes or _is_coded(parser, limits):
         sink = sink_for(outcome.request, parser.status)
@@ -307,12 +322,13 @@ async def _read_body(
     broken: DownloadError | None,
     writer: SinkWriter | None = None,
 ) -> tuple[bytes, Sequence[str]]:
-    """Read a body that did not arrive with the headers or must be checked, and return it with the response's flags.
+    """Read a body that is incomplete or must be decoded or checked. Return it with the response's flags.
 
     With ``writer``, return only the part that was not written.
     """
     parser = connection.parser
-    # For HEAD and 304 it is the length that a GET would have had (RFC 9110, 8.6).
+    # In responses to HEAD and in a 304, ``Content-Length`` is the length that a GET would have returned (RFC 9110,
+    # 8.6).
     length = parser.length if request.method != "HEAD" and parser.status not in _BODILESS else None
     body = limits.body(parser.headers.getlist("content-encoding"), length)
     loss: DownloadError | None
@@ -330,7 +346,10 @@ async def _read_body(
 
 
 async def _read_head(connection: Connection, deadline: RequestDeadline) -> DownloadError | None:
-    """Read the headers, and return the error in the part of the body from the same read, if there is one."""
+    """Read the headers.
+
+    Returns an error if the bytes that followed the headers in the same read are an invalid body; None otherwise.
+    """
     parser = connection.parser
     try:
         if not parser.has_head:
@@ -353,7 +372,10 @@ async def _read_rest(
     broken: DownloadError | None,
     writer: SinkWriter | None,
 ) -> DownloadError | None:
-    """Read the body to its end, and return the error at its end if the limits allow one."""
+    """Read the body to its end.
+
+    Returns the error at the end of the body if the limits allow an incomplete body; None if there was no error.
+    """
     parser = connection.parser
     while broken is None and not parser.is_complete:
         deadline.reading(trio.current_time())
@@ -371,7 +393,9 @@ async def _read_rest(
 
 
 async def _take(body: Body, piece: bytes, deadline: RequestDeadline, writer: SinkWriter | None) -> None:
-    """Process a chunk of a body. Writing or decompressing it is not the server's time."""
+    """Process a chunk of a body. The time for writing or decompressing the chunk does not count as the server's
+    time.
+    """
     if writer is not None or body.is_compressed:
         deadline.writing()
         deadline.start()

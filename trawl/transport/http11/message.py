@@ -59,10 +59,10 @@ class ParsedUrl:
 
 
 def wire_fields(request: Request, parsed: ParsedUrl, accept_encoding: str | None) -> list[tuple[bytes, bytes]]:
-    """Return the headers to send: the request's own, and headers that the connection needs.
+    """Return the headers to send: the request's own headers, and the headers that the connection needs.
 
-    ``Host`` comes first (RFC 9110, 7.2). Lengths are set here, and the request's own are left out. The URL's user info
-    becomes ``Authorization: Basic`` (RFC 7617) unless the request has this header.
+    ``Host`` comes first (RFC 9110, 7.2). This function sets the headers for the body's length and ignores the request's
+    own. The URL's user info becomes ``Authorization: Basic`` (RFC 7617) unless the request has this header.
 
     Raises:
         RequestInvalid: If the request's own ``Host`` is not a host and port.
@@ -103,12 +103,12 @@ class Message:
 
 
 def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Message:
-    """Return ``request`` as a message, with the headers of :func:`wire_fields`, but faster.
+    """Return ``request`` as a message. It has the headers of :func:`wire_fields`, but is created faster.
 
     Args:
         request: The request.
-        origin: The origin of its URL.
-        defaults: Headers to add unless the request has or disables them.
+        origin: The origin of the request's URL.
+        defaults: Headers to add. A header that the request has or disables is not added.
     """
     parsed = origin.parsed
     headers = request.headers
@@ -123,7 +123,7 @@ def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Me
         head = f"{request.method} {path or '/'} HTTP/1.1\r\nHost: {parsed.authority}\r\n{fields}{length}\r\n".encode(
             "latin-1"
         )
-    # A header with other characters than latin-1 is encoded on the slow path.
+    # Only the slow function can encode a header with characters outside of latin-1.
     except UnicodeEncodeError:
         return _unusual_message(request, defaults)
     return Message(head)

@@ -1,15 +1,16 @@
 """Byte streams to and from a server: over TCP, over TLS, or over any Trio stream.
 
-Theory of operation: HTTP/1.1 is half-duplex, so a stream is never read and written at the same time, and the protection
-in Trio's streams (two conflict detectors, a checkpoint after each send) is not needed. :class:`TcpStream` sends without
-a checkpoint. Then it lets all other tasks run once. In a busy program, most responses have arrived after that. Waiting
-for a socket takes three times as long as such a checkpoint, and also needs a timeout. If no bytes have arrived, the
-next few reads skip the checkpoint. All other streams use :class:`TrioStream`.
+Theory of operation: HTTP/1.1 is half-duplex, so a stream is never read and written at the same time. Therefore, the
+protection in Trio's streams (two conflict detectors, a checkpoint after each send) is not needed. :class:`TcpStream`
+sends without a checkpoint. Before it reads, it executes one checkpoint, so that all other tasks run once. In a busy
+program, most responses have arrived after this checkpoint. Waiting for a socket would take three times as long as the
+checkpoint, and would also need a timeout. If no bytes have arrived after the checkpoint, the next few reads skip it.
+All other streams use :class:`TrioStream`.
 
-TLS is Trio's ``SSLStream`` (RFC 8446), used like in browsers, without waiting for the peer's ``close_notify``. If a
-server closes without ``close_notify``, that counts as the end of the stream, because many servers do it. A truncated
-body with a length or chunks is still detected. A body that ends with the connection may have been truncated by an
-attacker (RFC 9112, 9.8), so this kind of end is recorded.
+TLS is Trio's ``SSLStream`` (RFC 8446). As in browsers, it does not wait for the peer's ``close_notify``. If a server
+closes the connection without ``close_notify``, this is treated as the end of the stream, because many servers do it. If
+the body has a length or is chunked, a truncation is still detected. If the body ends with the connection, an attacker
+may have truncated it (RFC 9112, 9.8), so the missing ``close_notify`` is recorded.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ RELUCTANCE = 4
 
 
 class NetworkStream(Protocol):
-    """An open connection, used by one task at a time. Its methods raise ``OSError`` if it breaks."""
+    """An open connection, used by one task at a time. The methods raise ``OSError`` if the connection fails."""
 
     peer: str | None
     """The address of the peer; None if it has none."""
@@ -46,17 +47,18 @@ class NetworkStream(Protocol):
     """Whether it ended without the peer's TLS ``close_notify``."""
 
     def send_nowait(self, data: bytes) -> int:
-        """Send as much of ``data`` as the system accepts at once, and return the number of bytes."""
+        """Send as much of ``data`` as the system accepts without waiting, and return the number of bytes sent."""
         ...
 
     async def send(self, data: bytes) -> None:
-        """Send all of ``data``. Not always a checkpoint. After a cancellation the stream can only be closed."""
+        """Send all of ``data``. Not always a checkpoint. After a cancellation, :meth:`close` is the only valid call."""
         ...
 
     async def receive_soon(self) -> bytes | None:
         """Let other tasks run and return the received bytes; empty at the end; None if there are none.
 
-        A checkpoint if it returns bytes. After calls that found no bytes, it may return None without a checkpoint.
+        This is a checkpoint if it returns bytes. After a call that found no bytes, the next calls may return None
+        without a checkpoint.
         """
         ...
 
@@ -69,11 +71,11 @@ class NetworkStream(Protocol):
         ...
 
     def session(self) -> ssl.SSLSession | None:
-        """Return the TLS session, for another connection to resume; None without TLS. Call it after a read."""
+        """Return the TLS session, so that another connection can resume it; None without TLS. Call it after a read."""
         ...
 
     def close(self, *, is_cut: bool = False) -> None:
-        """Close the connection at once, without a TLS ``close_notify``. Safe to call twice.
+        """Close the connection without waiting, and without a TLS ``close_notify``. Safe to call twice.
 
         Args:
             is_cut: Whether to discard bytes that the system has not sent yet.
@@ -97,7 +99,8 @@ class TcpStream:
         self.is_cut: bool = False
         self.peer: str | None = peer_of(trio_socket)
         family, kind, proto = trio_socket.family, trio_socket.type, trio_socket.proto
-        # Detach it, because if two objects own a descriptor, the second to close it closes another file.
+        # Detach the descriptor from Trio's socket. If two objects owned it, the second close might close another file
+        # that has received the same number.
         self._socket = socket.socket(family, kind, proto, trio_socket.detach())
         self._socket.setblocking(False)
         self._fd = self._socket.fileno()
@@ -121,7 +124,7 @@ class TcpStream:
             return 0
 
     async def receive_soon(self) -> bytes | None:
-        """Let other tasks run and return the received bytes; None if there are none, or if recent calls found none."""
+        """Let other tasks run and return the received bytes; None if no bytes have arrived, also in a recent call."""
         if self._reluctance:
             self._reluctance -= 1
             return None
@@ -142,7 +145,7 @@ class TcpStream:
                 continue
 
     def is_quiet(self) -> bool:
-        """Return whether the socket is open and has neither bytes nor its end to read."""
+        """Return whether the socket is open, has no bytes to read, and was not closed by the peer."""
         return self._fd >= 0 and not self._is_readable()
 
     def session(self) -> None:
@@ -164,7 +167,7 @@ class TrioStream:
 
     Attributes:
         peer: The address of the peer; None if it has none.
-        is_cut: Whether it ended without the peer's TLS ``close_notify``.
+        is_cut: Whether the stream ended without the peer's TLS ``close_notify``.
     """
 
     __slots__ = ("_close", "_is_quiet", "is_cut", "peer", "stream")
@@ -174,7 +177,8 @@ class TrioStream:
     ) -> None:
         """Use ``stream``.
 
-        ``close`` closes the socket below it at once and gets ``is_cut``. ``is_quiet`` checks the socket.
+        ``close`` closes the socket below ``stream`` without waiting, and has ``is_cut`` as its argument. ``is_quiet``
+        checks the socket.
         """
         self.stream: trio.abc.Stream = stream
         self.peer: str | None = peer
@@ -183,7 +187,7 @@ class TrioStream:
         self._is_quiet = is_quiet
 
     def send_nowait(self, data: bytes) -> int:
-        """Send nothing and return 0, because a stream can't send without waiting."""
+        """Send nothing and return 0, because a Trio stream can't send without waiting."""
         return 0
 
     async def send(self, data: bytes) -> None:
@@ -194,7 +198,7 @@ class TrioStream:
             raise _system_error(error) from error
 
     async def receive_soon(self) -> None:
-        """Return None, because a stream can't receive without waiting."""
+        """Return None, because a Trio stream can't receive without waiting."""
 
     async def receive(self) -> bytes:
         """Wait for bytes and return them; empty at the end. Always a checkpoint."""
@@ -207,7 +211,7 @@ class TrioStream:
             raise _system_error(error) from error
 
     def is_quiet(self) -> bool:
-        """Return the result of the ``is_quiet`` that was passed to the constructor."""
+        """Return the result of the function ``is_quiet`` that was passed to the constructor."""
         return self._is_quiet()
 
     def session(self) -> ssl.SSLSession | None:
@@ -227,14 +231,17 @@ def is_cut(error: BaseException) -> bool:
 def _discard_unsent(sock: socket.socket | trio.socket.SocketType) -> None:
     """Make the system discard unsent and unacknowledged bytes when a socket is closed.
 
-    Otherwise it retries for minutes, and a request may reach its server long after it was cancelled.
+    Otherwise, the system tries to send them for minutes, and a request may reach its server long after it was
+    cancelled.
     """
-    with suppress(OSError):  # a broken or a Unix socket
+    with suppress(OSError):  # the socket is broken, or a Unix socket
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def _readable(sock: socket.socket) -> Callable[[], object]:
-    """Return a function that checks if a socket is readable. poll(2) takes a third of the time of a peek."""
+    """Return a function that checks if a socket is readable. It uses poll(2), which takes a third of the time of a
+    peek.
+    """
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(sock, select.POLLIN)
@@ -273,13 +280,14 @@ def client_context(*, verifies: bool = True) -> ssl.SSLContext:
 async def start_tls(
     plain: trio.SocketStream, host: str, context: ssl.SSLContext, session: ssl.SSLSession | None
 ) -> TrioStream:
-    """Do the TLS handshake over ``plain`` and return the TLS stream. A failure or cancelling closes ``plain``.
+    """Do the TLS handshake over ``plain`` and return the TLS stream. A failure or a cancellation closes ``plain``.
 
     Args:
         plain: A new connection.
         host: The name that the certificate must be for.
         context: Decides which servers are trusted.
-        session: An earlier session with this server and this context, to resume (RFC 8446, 2.2); None if there is none.
+        session: An earlier session with this server and this context, which the handshake resumes (RFC 8446, 2.2); None
+            if there is none.
 
     Raises:
         ssl.SSLError: If the handshake fails or the certificate is refused.

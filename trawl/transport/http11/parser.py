@@ -1,18 +1,19 @@
 """The parser for the responses of one connection (RFC 9112), on httptools (llhttp).
 
-Theory of operation: llhttp reports where the parts of a message start and end, and this class interprets them, because
-llhttp alone would accept several invalid responses. It does not detect the end of a body that ends with the connection.
-It waits for a body after HEAD. It treats the end of a 103 as the end of the response, and bytes after a response as the
-next response. And it reads headers of unlimited size. So this class tracks the framing, counts bytes without effect,
-and stops parsing at a second response to one request. llhttp wraps an exception from a callback in its own error, with
-ours as ``__context__``.
+Theory of operation: llhttp reports where the parts of a message start and end, and :class:`ResponseParser` interprets
+these parts, because llhttp alone is not sufficient. llhttp accepts several invalid responses. It does not detect the
+end of a body that ends with the connection. It waits for a body after HEAD. It treats the end of a 103 as the end of
+the response, and bytes after a response as the next response. It reads headers of unlimited size. So
+:class:`ResponseParser` tracks the framing, limits the number of bytes that neither complete the headers nor belong to
+the body, and stops parsing at a second response to one request. If one of our callbacks raises an exception, llhttp
+raises its own error, and the exception is the ``__context__`` of this error.
 
-Leniencies: as in browsers, lines may end in a bare LF, and ``Content-Length`` may occur together with chunked (chunked
-counts, and the connection is dropped). Headers that llhttp refuses are mended and parsed again. A header folded over
-several lines becomes one line (RFC 9112, 5.2: a user agent replaces the fold by spaces), and repeated equal values of
-``Content-Length`` become one (RFC 9112, 6.3, rule 5). Some errors are always refused: a header name with a space, a
-line without a colon, an unclear length, and an unknown transfer coding (also one with a tab or other white space than
-spaces).
+Leniencies: as in browsers, lines may end in a bare LF, and ``Content-Length`` may occur together with chunked (then the
+chunks determine the body, and the connection is not used again). Headers that llhttp refuses are repaired and parsed
+again. A header folded over several lines becomes one line (RFC 9112, 5.2: a user agent replaces the fold by spaces).
+Repeated equal values of ``Content-Length`` become one value (RFC 9112, 6.3, rule 5). Some errors are always refused: a
+header name with a space, a line without a colon, an ambiguous length, and an unknown transfer coding. A transfer coding
+with a tab or other white space except spaces counts as unknown.
 """
 
 from __future__ import annotations
@@ -47,11 +48,12 @@ def end_of_head(received: bytes, start: int = 0) -> tuple[int | None, int]:
     """Return the end of the final response's headers, skipping interim responses.
 
     Returns:
-        The end, or None if it has not arrived yet, and the start of the next search, after the interim responses.
+        The end of the headers (None if it has not arrived yet), and the position, after the interim responses, at which
+        the next search starts.
 
     Args:
         received: All bytes received.
-        start: The start of a response, as returned by the last search.
+        start: The position at which a response starts, as returned by the last search.
     """
     while (blank := _BLANK_LINE.search(received, start)) is not None:
         if _INTERIM.match(received, start) is None:
@@ -61,7 +63,7 @@ def end_of_head(received: bytes, start: int = 0) -> tuple[int | None, int]:
 
 
 def mended(head: bytes) -> Iterator[bytes]:
-    """Yield the lines of ``head``, unfolded and without repeated lengths."""
+    """Yield the lines of ``head``, with folded lines joined and repeated lengths removed."""
     status, _, fields = head.partition(b"\n")
     yield status + b"\n"
     lengths: set[bytes] = set()
@@ -104,12 +106,12 @@ class _ExtraDataError(Exception):
 
 
 class ResponseParser:
-    """Reads responses, one for each :meth:`begin`. Mutable, because it is a hot path. httptools calls its methods.
+    """Reads one response after each call of :meth:`begin`. httptools calls its methods. Mutable, for speed.
 
     Attributes:
         status: The final status code; 0 until the headers are complete.
         version: The HTTP version, such as ``"1.1"``.
-        fields: Names and values of headers in order, as received, without trailers.
+        fields: Names and values of the headers, as received and in the order received, without trailers.
         headers: The same headers for access by name; empty until they are complete.
         trailers: The trailers after a chunked body (RFC 9112, 7.1.2).
         length: The ``Content-Length``, if it frames the body; None otherwise.
@@ -117,8 +119,8 @@ class ResponseParser:
         has_started: Whether a byte of the response has arrived.
         is_invited: Whether a 100 (Continue) has arrived.
         is_complete: Whether the response is complete.
-        has_extra_data: Whether more bytes than the response have arrived.
-        is_keepable: Whether the connection may take another request when this response is complete.
+        has_extra_data: Whether bytes have arrived after the end of the response.
+        is_keepable: Whether the connection may be used for another request after this response.
     """
 
     __slots__ = (
@@ -158,7 +160,9 @@ class ResponseParser:
         self._reset(is_head=False)
 
     def begin(self, *, is_head: bool = False) -> None:
-        """Prepare for the next response. With ``is_head`` it has no body, even if its headers announce one."""
+        """Prepare for the next response. With ``is_head``, the response has no body, even if its headers announce a
+        body.
+        """
         if self._is_head:
             self._parser = None  # drop the old parser, which still waits for the body
         self._reset(is_head)
@@ -200,10 +204,10 @@ class ResponseParser:
         self._parser = None
 
     def feed(self, data: bytes) -> None:
-        """Parse the next bytes of the connection. Call :meth:`take` for their chunks of the body before the next call.
+        """Parse the next bytes of the connection. Before the next call, get the chunks of the body with :meth:`take`.
 
         Raises:
-            ResponseBroken: If they are not HTTP, or a response that can't be trusted.
+            ResponseBroken: If the bytes are not HTTP, or are a response that can't be trusted.
         """
         self.has_started = True
         if self.is_complete:
@@ -219,7 +223,9 @@ class ResponseParser:
             self._count(data)
 
     def _count(self, data: bytes) -> None:
-        """Count bytes that neither completed the headers nor added to the body."""
+        """Count bytes that neither completed the headers nor belonged to the body. Raises an error if there are too
+        many.
+        """
         self._idle_bytes += len(data)
         if self._idle_bytes > MAX_IDLE_BYTES:
             part = "the framing of its body has" if self.has_head else "its headers have"
@@ -243,13 +249,14 @@ class ResponseParser:
         self.is_complete = True
 
     def _feed_head(self, data: bytes) -> None:
-        """Feed bytes that may contain the end of the headers, and remember them in case they need mending."""
+        """Parse bytes that may contain the end of the headers, and store them in case the headers must be repaired."""
         head = self._head = self._head + data if self._head else data
         if self._refusal is not None:
             self._mend(head)
         elif self._is_head:
             for line in data.splitlines(keepends=True):
-                # Feed it line by line, because llhttp would treat the rest as the body and not report its length.
+                # Parse it line by line. Otherwise, llhttp would treat the rest as the body and not report the length of
+                # the rest.
                 if self.is_complete:
                     self.has_extra_data = True
                     break
@@ -265,8 +272,8 @@ class ResponseParser:
             return
         except httptools.HttpParserError as error:
             failure = error
-        # Handle it outside of the ``except`` block. An exception raised inside, for example by the next parser, would
-        # get the handled error as its ``__context__`` instead of the error from the callback.
+        # Handle the error outside of the ``except`` block. Inside the block, Python would set the ``__context__`` of a
+        # new exception, for example from the next parser, to the handled error instead of the error from the callback.
         if isinstance(failure.__context__, _ExtraDataError) or self.is_complete:
             self.has_extra_data = True
         elif isinstance(failure.__context__, ResponseBroken):
@@ -277,14 +284,16 @@ class ResponseParser:
             self._retry_mended(self._head, failure)
 
     def _retry_mended(self, head: bytes, failure: Exception) -> None:
-        """Raise an error for bytes that are not HTTP, or wait for all headers if they may be mended."""
+        """Raise an error for bytes that are not HTTP. If the headers may be repairable, wait for all headers
+        instead.
+        """
         if not head.lstrip(b"\r\n").startswith(_HTTP[: len(head)]):
             raise ResponseBroken(f"the response is not HTTP: it starts with {head[:50]!r}") from failure
         self._refusal = failure
         self._mend(head)
 
     def _mend(self, head: bytes) -> None:
-        """Mend the headers and parse the bytes again, when the headers are complete."""
+        """If the headers are complete, repair the headers and parse the bytes again."""
         end, self._looked_at = end_of_head(head, self._looked_at)
         if end is None:
             return
@@ -313,7 +322,7 @@ class ResponseParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called for each header and trailer."""
-        if name[-1:] == b" ":  # llhttp accepts that if it knows the name, and then ignores the header
+        if name[-1:] == b" ":  # llhttp accepts a space after a name that it knows, and then ignores the header
             raise ResponseBroken(f"the response is broken: Invalid header token: a space after {name.rstrip()[:50]!r}")
         text = value.rstrip(b" \t")  # llhttp strips only the start
         if b"\t" in value[len(text) :] and name.lower() == b"transfer-encoding":  # llhttp would not recognize chunked
@@ -332,7 +341,8 @@ class ResponseParser:
             self._is_interim = True
             self.is_invited = self.is_invited or status == 100
             return
-        if len(self.fields) > MAX_FIELDS:  # limits one read; several are limited in bytes
+        # needed for headers in one read; headers in several reads have a limit in bytes
+        if len(self.fields) > MAX_FIELDS:
             raise ResponseBroken(f"its headers have no end: more than {MAX_FIELDS} fields")
         self._add = self.trailers.append
         self.status = status
@@ -346,13 +356,15 @@ class ResponseParser:
         headers = self.headers = Headers.from_wire(self.fields)
         lengths, codings = headers.getlist("content-length"), headers.getlist("transfer-encoding")
         if codings:
-            if len(codings) > 1 or codings[0].lower() != "chunked":  # other white space than spaces is a part of it
+            # white space except spaces is a part of the coding's name
+            if len(codings) > 1 or codings[0].lower() != "chunked":
                 raise ResponseBroken(f"its transfer coding {codings[-1][:50]!r} is unknown")
             self._is_chunked = True
-            # RFC 9112, 6.3, rule 3: both may be an attempt to smuggle in another response.
+            # RFC 9112, 6.3, rule 3: a response with chunks and a length may be an attempt to smuggle in another
+            # response.
             self.is_keepable = self.is_keepable and not lengths
         elif lengths:
-            # llhttp refuses several lengths, and mended() keeps several only if they differ.
+            # There is only one length: llhttp refuses several lengths, and mended() keeps several only if they differ.
             length = lengths[-1]
             if not (length.isascii() and length.isdigit()):
                 raise ResponseBroken(f"its Content-Length {length[:50]!r} is not a number")
@@ -369,7 +381,8 @@ class ResponseParser:
 
     def on_body(self, piece: bytes) -> None:
         """Called for each chunk of the body."""
-        if self._is_interim:  # not allowed (RFC 9110, 15.2); it would become part of the page
+        # an interim response must not have a body (RFC 9110, 15.2), which would become part of the page
+        if self._is_interim:
             raise ResponseBroken("the response is broken: an interim response has a body")
         self._pieces.append(piece)
 

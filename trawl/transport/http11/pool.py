@@ -1,10 +1,10 @@
-"""Connections to origins, opened and kept for the next request.
+"""Opening connections to origins, and keeping idle connections for later requests.
 
-Theory of operation: each origin has a stack of its idle connections, and all idle connections are in one queue, in the
-order in which they became idle. The youngest connection of an origin is used first, so that the oldest can expire. If
-there are too many, the oldest of all is closed first, which is also the oldest of its origin. So taking, giving and
-closing never search. No background task is needed, because expired connections are closed when another one is taken or
-given.
+Theory of operation: each origin has a stack of its idle connections. All idle connections are also in one queue, in the
+order in which they became idle. A request takes the connection of its origin that became idle last, so that the older
+connections can expire. If there are too many idle connections, the first connection of the queue is closed, which is
+also the oldest of its origin. So :meth:`Pool.take`, :meth:`Pool.give` and closing never search. No background task is
+needed, because ``take`` and ``give`` close expired connections.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_ORIGINS = 4_096
 
 
 def room_for_idle() -> int:
-    """Return the maximum number of idle connections: half of the files that this process may open, minus a few."""
+    """Return the maximum number of idle connections, almost half of the number of files that this process may open."""
     try:
         import resource  # noqa: PLC0415 - not on Windows
     except ImportError:
@@ -59,10 +59,10 @@ class Origin:
     """The state of one origin.
 
     Attributes:
-        key: Its key in the pool.
-        url: The start of its URLs, up to the path.
-        parsed: The parts of its URL; the path has no meaning.
-        idle: Its idle connections, youngest last.
+        key: The origin's key in the pool.
+        url: The start of the origin's URLs, up to the path.
+        parsed: The parts of ``url``. The path has no meaning.
+        idle: The idle connections to the origin, in the order in which they became idle.
         session: The last TLS session, for resumption; None if there is none.
         server_name: The name for which the certificate must be valid; "" for the host.
         bind_address: Local address of the connections; None for the default.
@@ -95,7 +95,7 @@ class Pool:
         self._sweep_at = MAX_ORIGINS
         self._idle: OrderedDict[Connection, Origin] = OrderedDict()
         self._is_closed = False
-        self._expires_at = inf  # no connection expires before
+        self._expires_at = inf  # no connection expires before this time
 
     def __len__(self) -> int:
         """Return the number of idle connections."""
@@ -123,7 +123,8 @@ class Pool:
             origin = self._origins[key] = Origin(key, url, server_name, bind_address)
             if len(self._origins) > self._sweep_at:
                 self._origins = {each: known for each, known in self._origins.items() if known.idle or known is origin}
-                # Double the limit if most have connections, or each new origin would cause a sweep.
+                # If most origins have connections, the sweep removes few. Double the limit, or each new origin would
+                # cause a sweep.
                 self._sweep_at = max(MAX_ORIGINS, 2 * len(self._origins))
         return origin
 
@@ -134,7 +135,7 @@ class Pool:
         while origin.idle:
             connection = origin.idle.pop()
             del self._idle[connection]
-            # It is readable if the server has closed it or sent unexpected data.
+            # A connection is not quiet if the server has closed it or sent unexpected data.
             if connection.wire.is_quiet():
                 return connection
             connection.close()
@@ -145,7 +146,7 @@ class Pool:
         if self._is_closed or not self._keepalive:
             connection.close()
             return
-        # The origin may have been forgotten while its only connection was in use.
+        # A sweep may have removed the origin while its only connection was in use.
         origin = self._origins.setdefault(origin.key, origin)
         connection.idle_since = now
         origin.idle.append(connection)
@@ -165,7 +166,7 @@ class Pool:
         return True
 
     def close(self) -> None:
-        """Close all idle connections, and close later ones when they are given."""
+        """Close all idle connections. From now on, :meth:`give` closes each connection."""
         self._is_closed = True
         while self._idle:
             self._close_oldest()
@@ -189,7 +190,7 @@ _NO_FILES = "no connection: too many files are open (raise the limit: ulimit -n)
 
 
 class FileLimitError(ConnectFailed):
-    """This process may open no more files, which is not the host's fault. Internal to the transports."""
+    """The limit of open files is reached, which is not the host's fault. Internal to the transports."""
 
 
 class ConnectionFactory:
@@ -224,7 +225,7 @@ class ConnectionFactory:
 
         Raises:
             NameNotResolved: If the name has no address.
-            FileLimitError: If this process may open no more files.
+            FileLimitError: If the limit of open files is reached.
             AddressRefused: If the crawl must not connect to any of its addresses.
             TLSFailed: If the handshake fails or the certificate is refused.
             ConnectFailed: If no address accepts the connection.
@@ -258,5 +259,6 @@ class ConnectionFactory:
     def _tls_context(self) -> ssl.SSLContext:
         if self._context is None:
             self._context = client_context(verifies=self._verifies)
-        self._context.set_alpn_protocols(["http/1.1"])  # set each time, because its owner may change it
+        # set for each connection, because the owner of the context may change it
+        self._context.set_alpn_protocols(["http/1.1"])
         return self._context

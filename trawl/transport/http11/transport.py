@@ -1,8 +1,8 @@
 """The fast transport: trawl's requests and responses over HTTP/1.1, directly on httptools.
 
-Theory of operation: a request needs one task, one cancel scope, one write and, if the page arrives at once, one read. A
-connection is either in the pool or held by one request, which returns it in a clean state or closes it. Everything that
-ends a request early, including cancellation, passes through one ``except``. So the pool is consistent at every await.
+Theory of operation: a request needs one task, one cancel scope, one write and, if the page arrives in one part, one
+read. A connection is either in the pool or held by one request, which returns it in a clean state or closes it. One
+``except`` handles all errors and cancellations that end a request early, so the pool is consistent at every await.
 Closing never waits.
 """
 
@@ -40,9 +40,10 @@ class Http11Transport:
         resolve: Looks up names; None for the system's lookup in threads.
         ssl_context: Decides which servers are trusted; None for the certificates of certifi or ``SSL_CERT_FILE``.
         connect: Opens connections; None for TCP and TLS.
-        max_idle: Maximum number of idle connections; None for the number that the limit for open files allows.
+        max_idle: Maximum number of idle connections; None to compute it from the limit of open files.
         guard: Decides to which addresses the crawl may connect; None for all.
-        room: Closes an idle connection of another transport if this one has none; None if there is no other transport.
+        room: Closes an idle connection of another transport, called if this transport has none; None if there is no
+            other transport.
         keeps_received: Whether outcomes have the received bytes (:attr:`trawl.http.Outcome.received`), for an archive.
     """
 
@@ -77,8 +78,9 @@ class Http11Transport:
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
         """Send ``request`` once and read the whole response. A failure is the outcome's error.
 
-        A request with a safe method is sent again on a new connection if the server closed a kept connection instead of
-        responding (RFC 9112, 9.3.1) and ``on_sent`` allows it. Cancelling drops the connection. Always a checkpoint.
+        If the server closed a kept connection instead of responding (RFC 9112, 9.3.1), a request with a safe method is
+        sent again on a new connection, provided that ``on_sent`` allows it. Cancelling drops the connection. Always a
+        checkpoint.
         """
         now = trio.current_time()
         outcome = Outcome(request, started_at=now)
@@ -103,7 +105,7 @@ class Http11Transport:
         return outcome
 
     async def aclose(self) -> None:
-        """Close the idle connections now, and all others when their requests end. Safe to call twice. A checkpoint."""
+        """Close the idle connections now, and the others when their requests end. Safe to call twice. A checkpoint."""
         self._pool.close()
         await trio.lowlevel.checkpoint()
 
@@ -112,7 +114,7 @@ class Http11Transport:
     ) -> Response | None:
         await trio.lowlevel.checkpoint_if_cancelled()
         url = request.url
-        end = url.find("/", 8)  # after "https://"
+        end = url.find("/", 8)  # skip "https://"
         try:
             origin = self._pool.origin(url[:end] if end > 0 else url, "", BindAddress.for_request(request))
         except DownloadError:
@@ -127,12 +129,12 @@ class Http11Transport:
                     return None
             try:
                 if outcome.sent_at is None:
-                    # A kept connection was available at once, while a new one took time to open.
+                    # With a kept connection, sending started without delay. A new connection took time to open.
                     outcome.sent_at = outcome.started_at if connection.requests else trio.current_time()
                     if (answer := on_sent()) and await self._waits(on_sent, answer, outcome, deadline, connection):
                         await self._unsent(origin, connection, outcome)
                         return None
-                    # The connection was idle during a wait, so it may be dead.
+                    # If the request waited here, the connection was idle meanwhile and may be dead.
                     may_be_dead = not needs_new_connection(on_sent) if answer else may_be_dead
                 body = request.body
                 data = message.head + body if body and not message.expects else message.head
@@ -155,21 +157,24 @@ class Http11Transport:
                 connection, may_be_dead = None, False
                 outcome.sent_at = None  # the next attempt counts as another send
             except BaseException:
-                connection.cut(outcome)  # another process may own the host from now on
+                connection.cut(outcome)  # close it completely, because another process may own the host from now on
                 raise
             else:
                 self._put_back(origin, connection, message, outcome.ended_at)
                 return response
 
     def _kept(self, origin: Origin, on_sent: OnSent, now: float) -> tuple[Connection | None, bool]:
-        """Take a kept connection, and return it and whether the request may be sent again if it is dead."""
+        """Take a kept connection; None if there is none.
+
+        Also returns whether the request may be sent again if the connection turns out to be dead.
+        """
         connection = self._pool.take(origin, now)
         if connection is None or not needs_new_connection(on_sent):
             return connection, connection is not None
         if connection.requests:
             connection.close()
             return None, False
-        return connection, False  # unused so far: left by a request that had to wait
+        return connection, False  # another request opened it, but had to wait and did not use it
 
     async def _open(self, origin: Origin, outcome: Outcome, deadline: RequestDeadline) -> Connection | None:
         """Open a connection, or return None if too many files are open."""
@@ -177,7 +182,7 @@ class Http11Transport:
         while True:
             now = trio.current_time()
             deadline.connecting(now)
-            # Waiting until another connection is closed does not count as the server's latency.
+            # If this waits until another connection is closed, the wait does not count as the server's latency.
             if outcome.sent_at is None:
                 outcome.started_at = now
             try:
@@ -202,14 +207,15 @@ class Http11Transport:
     ) -> None:
         """Send the rest of a request.
 
-        After ``Expect: 100-continue``, its body only if the server agrees or is silent.
+        After ``Expect: 100-continue``, the body is sent only if the server agrees or does not respond in time.
         """
         if rest:
             await connection.send(rest)
         if message.expects and body:
             await connection.receive_word()
             if connection.parser.has_head:
-                message.is_last = True  # the server still expects the body (RFC 9110, 10.1.1)
+                # close it afterwards, because the server still expects the body (RFC 9110, 10.1.1)
+                message.is_last = True
             else:
                 deadline.sending(trio.current_time())
                 await connection.send(body)
@@ -219,10 +225,11 @@ class Http11Transport:
     ) -> bool:
         """Wait with an open connection, and return whether the request must not be sent.
 
-        The wait counts neither for timeouts nor as latency.
+        The wait does not count toward timeouts or latency.
         """
         began_at = trio.current_time()
-        # On a new TLS connection, unexpected data is session tickets (RFC 8446, 4.6.1), not its end.
+        # On a new TLS connection, unexpected data may be session tickets (RFC 8446, 4.6.1), so don't treat it as a
+        # closed connection.
         is_telling = connection.requests or not outcome.request.url.startswith("https:")
         is_open = connection.wire.is_quiet if is_telling else None
         if await wait_to_send(on_sent, answer, deadline.put_off, is_open):
@@ -236,13 +243,13 @@ class Http11Transport:
         """Return the unused connection to the pool. A checkpoint."""
         outcome.sent_at = None
         self._pool.give(origin, connection, trio.current_time())
-        # Shielded, because a cancellation here would close a connection of the pool.
+        # Shield the checkpoint, because a cancellation would close a connection that is already in the pool.
         await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _put_back(self, origin: Origin, connection: Connection, message: Message, now: float) -> None:
         if message.is_last or not connection.is_reusable:
             connection.close()
             return
-        if connection.requests == 1:  # only once, because Python copies a session by encoding and parsing it in 100 us
+        if connection.requests == 1:  # only once, because Python takes 100 us to copy a session
             origin.session = connection.wire.session()
         self._pool.give(origin, connection, now)
