@@ -1,14 +1,15 @@
-"""A body as text: its type, its encoding and its decoding, with the rules of browsers.
+"""Converts a body to text: the type, the encoding and the decoding, with the rules of browsers.
 
 :func:`told_encoding` decides the encoding of pages, feeds, sitemaps, CSV and robots.txt. :func:`decode_body` decodes a
-whole body, and :func:`decode_pieces` a body in chunks.
+whole body, and :func:`decode_pieces` decodes a body in chunks.
 
 Prescan (HTML, 13.2.3.2): the start of the page is scanned tag by tag, as bytes, so that a ``charset`` in a comment or
 in another tag's attribute does not count. The first ``<meta>`` that names a known encoding decides.
 
-``w3lib.encoding`` (2.5) does not do that. It raises ``LookupError`` for a page with the encoding ``hex``, decodes bytes
-that browsers refuse (``iso-2022-kr``), accepts a ``<meta>`` in a script, an attribute or plain text, and takes 1.6 to
-3.5 times as long on a page that declares its encoding. 10 tests of ``test_content.py`` fail with it.
+``w3lib.encoding`` (2.5) does not follow these rules. It raises ``LookupError`` for a page with the encoding ``hex``,
+decodes bytes that browsers refuse (``iso-2022-kr``), accepts a ``<meta>`` in a script, an attribute or plain text, and
+takes 1.6 to 3.5 times as long on a page that declares its encoding. With ``w3lib.encoding``, 10 tests of
+``test_content.py`` fail.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ __all__ = [
 _FIRST_BYTES = 1024  # the standard's own limit
 
 
-# If a <meta> follows later, browsers read the page again (HTML, 13.2.3.4). This module searches this many bytes right
-# away.
+# If a browser finds a <meta> after these bytes, it reads the page again (HTML, 13.2.3.4). Instead, this module searches
+# PRESCAN_BYTES in one pass.
 PRESCAN_BYTES = 16 * 1024
 """Number of bytes of a page that are searched for a declaration of its encoding."""
 
-# Starts with a fixed byte, which is found faster than a choice of two.
+# The pattern starts with a fixed byte, because a search for one byte is faster than a search for two.
 _META = re.compile(rb"<[mM][eE][tT][aA][\t\n\f\r /]")
 
 _NAMED = re.compile(rb"charset", re.IGNORECASE)
@@ -109,9 +110,10 @@ def declared_in_html(body: bytes) -> str | None:
 
 
 def _walk(start: bytes, is_late: bool) -> str | None:
-    """Return the codec of the first tag that names one; None if none does, or the last tag does not end.
+    """Return the codec of the first tag that names a codec; None if no tag does, or if the last tag does not end.
 
-    ``is_late`` skips scripts and other text, like the parser that finds a late ``<meta>``, but unlike the prescan.
+    With ``is_late``, scripts and other elements that contain text are skipped. Browsers do this when they parse the
+    page, but not during the prescan.
     """
     at = start.find(b"<")
     while at >= 0:
@@ -141,14 +143,14 @@ def _walk(start: bytes, is_late: bool) -> str | None:
     return None
 
 
-# Cached, because the pages of a site are equal up to their first charset.
+# The results are cached, because the pages of a site are often equal up to their first charset.
 _walk_to = lru_cache(maxsize=256)(_walk)
 
 
 def _attributes(start: bytes, at: int) -> tuple[_Attributes, int]:
-    """Return the attributes that start at ``at``, the first of each name, and their end.
+    """Return the attributes of the tag at ``at``, and the position after them. Of equal names, the first counts.
 
-    The end is the end of ``start`` if one of them is incomplete.
+    If an attribute is incomplete, the position is the end of ``start``.
     """
     attributes: _Attributes = {}
     while name := _NAME.match(start, at):
@@ -172,7 +174,10 @@ def _meta_codec(attributes: _Attributes) -> str | None:
 
 
 def _as_read(label: bytes) -> str | None:
-    """Return the codec for a label that was readable as ASCII, so that UTF-16 must be wrong."""
+    """Return the codec for a label that was found by reading the page as ASCII.
+
+    A label for UTF-16 must be wrong then, because a page in UTF-16 is not readable as ASCII.
+    """
     codec = codec_of(label.decode("latin-1"))
     if codec in {"utf-16-le", "utf-16-be"}:
         return "utf-8"
@@ -201,7 +206,7 @@ class ContentType(NamedTuple):
 
     Attributes:
         essence: The type, such as ``text/html``, in lower case; "" if there is none.
-        codec: The codec of its charset; None if it names none, or one that browsers don't know.
+        codec: The codec of the charset; None if there is no charset, or browsers don't know it.
     """
 
     essence: str
@@ -220,7 +225,7 @@ class BodyText(NamedTuple):
     encoding: str
 
 
-@lru_cache(maxsize=256)  # a site uses three or four of them
+@lru_cache(maxsize=256)  # a site uses only three or four different headers
 def parse_content_type(value: str) -> ContentType:
     """Parse a ``Content-Type`` header. Never raises."""
     essence = value.partition(";")[0].partition(",")[0].strip().lower()
@@ -231,7 +236,8 @@ def parse_content_type(value: str) -> ContentType:
 
 
 def selector_type(content_type: str | None, body: bytes) -> SelectorType:
-    """Return how to parse a page, decided by its ``Content-Type``, or by its first bytes if that is missing or generic.
+    """Return how to parse a page. ``Content-Type`` decides, or the first bytes if ``Content-Type`` is missing or
+    generic.
 
     XHTML is parsed as HTML, because most XHTML pages are not well-formed.
     """
@@ -251,15 +257,15 @@ def _windows_1252(body: bytes) -> str:
 
 
 def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False) -> tuple[str | None, int]:
-    """Return the declared codec of a body, or None, and the length of its byte order mark in bytes.
+    """Return the declared codec of a body (None if undeclared), and the length of its byte order mark in bytes.
 
     The byte order mark takes precedence, then the charset of ``content_type``, then the body's own declaration.
 
     Args:
         body: The body, or its first :data:`PRESCAN_BYTES`.
         content_type: The ``Content-Type`` header.
-        is_xml: Whether the body is XML, even if its type is different. The first bytes of XML decide whether it is
-            UTF-16, and its byte order, because .NET declares UTF-16 in UTF-8 files.
+        is_xml: Whether the body is XML, even if its type is different. In XML, only the first bytes decide whether the
+            body is UTF-16, because .NET declares UTF-16 in UTF-8 files. They also decide the byte order.
     """
     kind = parse_content_type(content_type or "")
     is_xml = is_xml or _is_xml(kind.essence)
@@ -274,7 +280,7 @@ def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False
         return declared_in_xml(body.lstrip(b"\t\n\v\f\r ")), 0
     if kind.essence in UNTOLD_TYPES or kind.essence == "text/html" or "xhtml" in kind.essence:
         return declared_in_html(body), 0
-    return None, 0  # plain text, JSON and scripts can't declare one
+    return None, 0  # plain text, JSON and scripts can't declare an encoding
 
 
 def _is_xml(essence: str) -> bool:
@@ -300,7 +306,8 @@ def decode_body(body: bytes, content_type: str | None, guess: Callable[[bytes], 
 def decode_pieces(pieces: Iterable[bytes], content_type: str | None, *, is_xml: bool = False) -> Iterator[str]:
     """Yield the text of a body in chunks, decoded like :func:`decode_body`. Never raises.
 
-    If no encoding is declared, the first chunk with a non-ASCII byte decides, because later chunks may not be read.
+    If no encoding is declared, the first chunk with a non-ASCII byte decides, because later chunks are not available
+    yet.
 
     Args:
         pieces: The chunks of the body.
@@ -328,7 +335,7 @@ def decode_pieces(pieces: Iterable[bytes], content_type: str | None, *, is_xml: 
 
 
 def _told_by(piece: bytes, *, is_last: bool) -> str:
-    """Return UTF-8 if a chunk of a body may be UTF-8, else windows-1252."""
+    """Return the codec of UTF-8 if a chunk of a body may be UTF-8; otherwise, the codec of windows-1252."""
     try:
         codecs.utf_8_decode(piece, "strict", is_last)
     except UnicodeDecodeError:
@@ -342,8 +349,8 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 def with_legacy_query(url: str, encoding: str) -> str:
     """Return a link with its query percent-encoded in the page's ``encoding``, like browsers (WHATWG URL, 4.4).
 
-    UTF-8 and UTF-16 pages send UTF-8, which is also the default when the URL is parsed. A character that the encoding
-    lacks is sent as ``&#...;``, percent-encoded.
+    For pages in UTF-8 and UTF-16, the query is encoded in UTF-8 later, when the URL is parsed. A character that the
+    encoding does not have is sent as ``&#...;``, percent-encoded.
     """
     if output_codec(encoding) == "utf-8":
         return url

@@ -1,6 +1,6 @@
-"""Parsing of a curl command, as copied from a browser's developer tools, to the arguments of a request.
+"""Conversion of a curl command, copied from a browser's developer tools, to the arguments of a request.
 
-Only the request imports this module, when it is needed, because it imports argparse and few programs use it.
+The module of the request imports this module when it is needed, because few programs need it, and it imports argparse.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["options_of_curl"]
 _ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.S)
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*://")
 _FLAGS = (
-    ("--compressed",),  # trawl always does this
+    ("--compressed",),  # ignored, because trawl always decompresses
     ("-s", "--silent"),
     ("-S", "--show-error"),
     ("-v", "--verbose"),
@@ -42,7 +42,7 @@ def options_of_curl(command: str, *, ignore_unknown_options: bool = True) -> dic
         ignore_unknown_options: Whether to warn about unknown options instead of raising an error.
 
     Raises:
-        ValueError: If it is not a curl command, or has an unknown option that must not be ignored.
+        ValueError: If ``command`` is not a curl command, or has an unknown option that must not be ignored.
     """
     words = shlex.split(_ANSI_C.sub(_plain, command.replace("\\\n", " ").replace("\\\r\n", " ")))
     if words[:1] != ["curl"]:
@@ -132,7 +132,9 @@ def _headers(given: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def _named(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Yield headers by curl's rules: ``Name: value`` is a header, ``Name;`` an empty one, and ``Name:`` none."""
+    """Yield headers by curl's rules: ``Name: value`` is a header, ``Name;`` is an empty header, and ``Name:`` is
+    ignored.
+    """
     for text in texts:
         name, colon, value = text.partition(":")
         if colon and value.strip():

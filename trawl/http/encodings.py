@@ -1,13 +1,13 @@
 """Encodings of pages: labels, decoding and encoding, as in the WHATWG Encoding Standard.
 
 Python's codecs are fast, but decode 674 byte sequences differently: the euro sign of gbk, row 13 of EUC-JP, Big5-HKSCS
-and others. So if the codec finds no error in a body, its result is used, and a regular expression replaces the
-characters that the standard assigns differently. Any other body is split into sequences like in the standard, and each
-is decoded separately.
+and others. So if Python's codec finds no error in a body, its result is used, and a regular expression replaces the
+characters that the standard assigns differently. If the codec finds an error, the body is split into sequences as in
+the standard, and each sequence is decoded separately.
 
-Labels (4.2): only the names in the standard's table count. The many other names of Python's codecs (``hex``, ``utf-7``,
-``idna``, ...) do not. Browsers treat some labels as a superset (``iso-8859-1`` as windows-1252, ``gb2312`` as GBK), and
-so does this table. GBK is decoded as gb18030 and has its own encoder (10.1).
+Labels (4.2): only the names in the standard's table are accepted, not the many other names of Python's codecs (``hex``,
+``utf-7``, ``idna``, ...). As in browsers, some labels mean a superset of their encoding (``iso-8859-1`` means
+windows-1252, ``gb2312`` means GBK). GBK is decoded as gb18030 and has its own encoder (10.1).
 
 ``webencodings`` 0.6 maps labels to Python's codecs without these corrections. No other package decodes with the
 standard's indexes.
@@ -107,7 +107,7 @@ _BYTES = range(256)
 
 _ASCII_END = 0x80
 
-_BIG5_RUNS = (  # index Big5 where Python's codec has gaps: a pointer, and the characters that start there
+_BIG5_RUNS = (  # the parts of the index Big5 that Python's codec lacks: a pointer, and the characters from there on
     "1000㡵𡵓𣚞𦀡㻬𥣞㫵竼龗𤅡𨤍𣇪𠪊𣉞䌊蒄龖鐯䤰蘓墖靊鈘秐稲晠権袝瑌篅枂稬剏遆㓦珄𥶹瓆鿇垳䤯呌䄱𣚎堘穲𧭥讏䚮𦺈"
     "䆁𥶙箮𢒼鿈𢓁𢓉𢓌鿉蔄𣖻䂴鿊䓡𪷿拁灮鿋 2082箸 2088簆 2103糎 2114緒 2123縝 2148者 2151耨 2221菁 2239蒨 "
     "2244萏 2303覦覩 2354起 2400都 2413銹 2477靜 2498響 2605鼖 2673蔃 2746兙兛兝兞 2771鍮 2780瑹 2990浧 "
@@ -131,7 +131,8 @@ def _big5_more() -> dict[bytes, str]:
     }
 
 
-_MORE: dict[str, dict[bytes, str]] = {  # sequences that Python's codecs lack, or decode like another sequence
+# sequences that Python's codecs can't decode, or decode to the same character as another sequence
+_MORE: dict[str, dict[bytes, str]] = {
     "big5hkscs": {**_big5_more(), b"\xa2A": "\u2215", b"\xa2B": "\ufe68"},
     "euc_jp": {b"\x8f\xa2\xb7": "\uff5e"},
     "gb18030": {b"\x80": "\u20ac"},
@@ -141,8 +142,8 @@ _TWICE = {"big5hkscs": re.compile(rb"\xa2[AB]"), "euc_jp": re.compile(rb"\x8f\xa
 
 _REST = rb"|[\x00-\x7f]+|[\x80-\xff]"
 
-# A valid or invalid sequence ends where it ends in the standard's decoders. If the last byte of an invalid one is
-# ASCII, it is decoded again, which returns the same character whether it is a part of the sequence or not.
+# Valid and invalid sequences end at the same byte as in the standard's decoders. If the last byte of an invalid
+# sequence is ASCII, the byte is decoded again, which returns the ASCII character, as in the standard.
 _SEQUENCE = {
     "big5hkscs": re.compile(rb"[\x81-\xfe][\x00-\xff]" + _REST),
     "cp932": re.compile(rb"[\x81-\x9f\xe0-\xfc][\x00-\xff]" + _REST),
@@ -192,7 +193,7 @@ def _row_of_euc_jp(pair: bytes) -> str | None:
         return None
 
 
-_FIXES = {  # characters of Python's codecs, and of the standard
+_FIXES = {  # each character of Python's codecs, with the standard's replacement
     "big5hkscs": (
         "\u2022\uff64\u203e\u223c\u2641\u2609\u00a5\u00a2\u00a3",
         "\u2027\ufe51\u00af\uff5e\u2295\u2299\uffe5\uffe0\uffe1",
@@ -220,7 +221,7 @@ def _fixed(text: str, codec: str) -> str:
 
 
 def decoding_codec(codec: str) -> str:
-    """Return the codec for decoding an encoding: gb18030 for GBK, otherwise its own (Encoding, 10.1.1)."""
+    """Return the codec for decoding: gb18030 if ``codec`` is GBK, otherwise ``codec`` itself (Encoding, 10.1.1)."""
     return "gb18030" if codec == "gbk" else codec
 
 
@@ -243,7 +244,7 @@ def decode(body: bytes, codec: str) -> str:
     return codecs.charmap_decode(body, "strict", _characters(codec))[0]
 
 
-_PART_BYTES = 65_536  # bytes that are split into sequences at a time
+_PART_BYTES = 65_536  # number of bytes that are split into sequences at a time
 
 
 def _multibyte(body: bytes, codec: str) -> str:
@@ -275,7 +276,7 @@ _C1_END = 0xA0
 def _characters(codec: str) -> str:
     """Return the 256 characters of a single-byte encoding (Encoding, 9).
 
-    Bytes that Python's Windows code pages lack are C1 controls.
+    Bytes without a character in Python's Windows code pages are C1 controls.
     """
     if codec == USER_DEFINED:
         return "".join(chr(byte) if byte < _ASCII_END else chr(0xF780 + byte - _ASCII_END) for byte in _BYTES)
@@ -311,7 +312,7 @@ class _Iso2022Jp:
 
     def __init__(self) -> None:
         self._mode = "ascii"
-        # The last token was an escape sequence, and a second one directly after it is an error.
+        # Whether the last token was an escape sequence. Another escape sequence directly after it is an error.
         self._has_escaped = False
         self._lead = b""
         self._held = b""  # the start of an escape sequence or of a pair
@@ -344,7 +345,8 @@ class _Iso2022Jp:
         if self._mode != "pairs":
             return codecs.charmap_decode(part, "strict", _iso_2022_jp_characters(self._mode))[0]
         runs: list[bytes] = _RUNS.findall(part)
-        self._lead = runs[-1] if runs[-1] in _LEADS else b""  # a first byte without its second
+        # the first byte of a pair, whose second byte has not arrived
+        self._lead = runs[-1] if runs[-1] in _LEADS else b""
         return "".join(
             _BAD if len(run) < 2 or run[1] not in _PAIRED else decode(run.translate(_AS_EUC), "euc_jp") for run in runs
         )
@@ -379,7 +381,7 @@ class Decoder:
             return self._escaped.decode(piece, final=final)
         if self._codec not in _SEQUENCE:
             return decode(piece, self._codec)
-        # White space is never part of a sequence, so the string before it does not depend on later bytes.
+        # White space is never part of a sequence, so the bytes before it can be decoded without later bytes.
         body = self._held + piece
         end = len(body) if final else max(body.rfind(space) for space in _APART) + 1
         text, self._held = decode(body[:end], self._codec), body[end:]
@@ -396,15 +398,17 @@ _HALF_WIDTH = range(0xFF61, 0xFFA0)
 
 
 def output_codec(codec: str) -> str:
-    """Return the codec for sending a page's URLs and forms: UTF-8 for UTF-16 and others (Encoding, 4.3)."""
+    """Return the codec for sending URLs and forms of a page. It is UTF-8 for pages in UTF-16 and others (Encoding,
+    4.3).
+    """
     return "utf-8" if codec in _UNICODE or codec in {REPLACEMENT, USER_DEFINED} else codec
 
 
 def encode(text: str, codec: str) -> bytes:
     """Return ``text`` encoded with a codec of :func:`codec_of`, as browsers send it in URLs and forms.
 
-    A character that the encoding lacks is sent as ``&#...;`` (Encoding, 7: error mode "html"). Pages in UTF-16,
-    ``replacement`` and ``x-user-defined`` send UTF-8. Other codecs of Python are allowed.
+    A character that the encoding does not have is sent as ``&#...;`` (Encoding, 7: error mode "html"). For UTF-16,
+    ``replacement`` and ``x-user-defined``, the text is encoded in UTF-8. Other codecs of Python are allowed too.
     """
     codec = output_codec(codec)
     if codec == _ISO_2022_JP:
@@ -424,7 +428,10 @@ _PRIVATE_OF_GBK = (
 
 @lru_cache(maxsize=8)
 def _bytes_of(codec: str) -> dict[str, bytes]:
-    """Return the bytes of each character: its first entry in the index, without the ranges that encoders exclude."""
+    """Return the bytes that encode each character.
+
+    They are the character's first entry in the index, outside of the ranges that encoders exclude.
+    """
     if codec == "gbk":
         found = {char: pair for char, pair in _bytes_of("gb18030").items() if len(pair) != len(b"\x81\x35\xf4\x37")}
         return found | {char: char.encode("gb18030") for char in _PRIVATE_OF_GBK} | {"\u20ac": b"\x80"}
@@ -433,7 +440,7 @@ def _bytes_of(codec: str) -> dict[str, bytes]:
     pairs = [bytes((lead, trail)) for lead in range(0x81, 0xFF) for trail in range(0x40, 0xFF)]
     pairs = [pair for pair in pairs if _is_encoded(pair, codec)]
     found = dict(zip(decode(b"\n".join(pairs), codec).split("\n")[::-1], pairs[::-1], strict=True))
-    if codec == "big5hkscs":  # the last pointer of these (Encoding, 12.1.2)
+    if codec == "big5hkscs":  # these characters are encoded with their last pointer (Encoding, 12.1.2)
         found |= {"═": b"\xf9\xf9", "╞": b"\xf9\xe9", "╡": b"\xf9\xeb", "╪": b"\xf9\xea"}
         found |= {"十": b"\xa4\x51", "卅": b"\xa4\xca"}
     if codec == "gb18030":
@@ -448,7 +455,7 @@ def _bytes_of(codec: str) -> dict[str, bytes]:
 
 def _is_encoded(pair: bytes, codec: str) -> bool:
     lead, trail = pair
-    if codec == "cp932":  # without NEC's duplicates of IBM's characters, and without private characters
+    if codec == "cp932":  # exclude NEC's duplicates of IBM's characters, and private characters
         return trail != 0x7F and not 0xA0 <= lead <= 0xDF and lead not in {0xED, 0xEE} and not 0xF0 <= lead <= 0xF9
     return not (codec == "big5hkscs" and lead < 0xA1) and not (codec == "euc_jp" and trail < 0xA1)
 
@@ -458,14 +465,14 @@ def _full_width(char: str) -> str:
 
 
 def _to_iso_2022_jp(text: str) -> bytes:
-    """Encode as in Encoding, 13.2.2."""
+    """Return ``text`` encoded in ISO-2022-JP (Encoding, 13.2.2)."""
     sent: list[bytes] = []
     now = b"(B"
     for char in (_full_width(char) if ord(char) in _HALF_WIDTH else char for char in text):
         pair = _bytes_of("euc_jp").get(char, b"") if not char.isascii() else b""
         is_roman = char in {_YEN, _OVERLINE} or (now == b"(J" and char.isascii() and char not in "\\~")
         is_pair = len(pair) == 2 and pair[0] != 0x8E
-        is_roman |= now == b"(J" and not char.isascii() and not is_pair  # a reference
+        is_roman |= now == b"(J" and not char.isascii() and not is_pair  # char is sent as a reference
         wanted = b"(J" if is_roman else b"$B" if is_pair else b"(B"
         if wanted != now:
             sent.append(b"\x1b" + wanted)

@@ -1,8 +1,8 @@
-"""Requests that send a form, given by names and values or by a form on a page.
+"""Requests that send a form. The form is given by names and values, or is a form on a page.
 
 The form on a page is read with the rules of browsers (HTML, 4.10.21.4: constructing the entry list). ``form2request``
-0.2 does not do that. It sends disabled controls and buttons, leaves out controls that name the form with ``form=``,
-always encodes in UTF-8, does not convert an IDN, and takes 1.7 s for 4,000 nested selects.
+0.2 does not follow these rules. It sends disabled controls and buttons, leaves out controls that name the form with
+``form=``, always encodes in UTF-8, does not convert an IDN, and takes 1.7 s for 4,000 nested selects.
 
 Only the package's ``__init__`` imports this module.
 """
@@ -46,12 +46,12 @@ class _NoFile(str):
 def _find_form(
     page: Response, name: str | None, id: str | None, number: int, xpath: str | None, css: str | None
 ) -> Element:
-    """Return a form of the page, by ``name``, else ``id``, else by a query for it or an element in it, else by number.
+    """Return the form with the given name, id, query or number. The first of these that is given and found decides.
 
-    As in Scrapy, a name or an id that no form has is ignored.
+    A query may select the form or an element in it. As in Scrapy, a name or an id that no form has is ignored.
 
     Raises:
-        ValueError: If there is no form on the page, or none for the query.
+        ValueError: If the page has no form, or the query finds no form.
         IndexError: If the page has fewer forms.
     """
     forms = _elements(page.selector, "//form")
@@ -105,9 +105,9 @@ def _entries_of(form: Element) -> Iterator[tuple[str, str]]:
 
 
 def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element | None:
-    """Return the button to click: the button with the ``wanted`` attributes, or the first; None without buttons.
+    """Return the button with the ``wanted`` attributes, or the first button that is not disabled; None without buttons.
 
-    ``{"nr": n}`` is the n-th control of the form, starting at 0.
+    ``{"nr": n}`` means the n-th control of the form that has a name, starting at 0.
 
     Raises:
         ValueError: If no element or several elements have the wanted attributes.
@@ -132,13 +132,15 @@ def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element |
 
 
 def _written(form: Element, button: Element | None, name: str) -> str:
-    """Return the ``action``, ``method`` or ``enctype`` of a form, which the button may override; "" if missing."""
+    """Return the ``action``, ``method`` or ``enctype`` of a form, which the button may override; "" if it is
+    missing.
+    """
     overriding = button.get(f"form{name}") if button is not None and _is_button(button) else None
     return (form.get(name, "") if overriding is None else overriding).strip()
 
 
 def _of_button(button: Element) -> list[tuple[str, str]]:
-    """Return the fields that a clicked button adds: its value, or the position of the click on an image."""
+    """Return the fields that a clicked button adds: its name and value, or the position of the click on an image."""
     name = button.get("name") or ""
     if button.tag == "input" and _type_of(button) == "image":
         prefix = f"{name}." if name else ""
@@ -147,7 +149,7 @@ def _of_button(button: Element) -> list[tuple[str, str]]:
 
 
 def _encoding_of(form: Element, page: Response) -> str:
-    """Return the codec for sending a form. Its ``accept-charset`` takes precedence over the page (HTML, 4.10.21.5)."""
+    """Return the codec for sending a form. ``accept-charset`` takes precedence over the page's encoding."""
     named = (codec_of(label) for label in form.get("accept-charset", "").split())
     return next((output_codec(codec) for codec in named if codec is not None), page.output_encoding)
 
@@ -162,7 +164,7 @@ class _Control:
 
     Attributes:
         element: The element.
-        is_disabled: Whether it, or a fieldset around it, is disabled.
+        is_disabled: Whether the control, or a fieldset around it, is disabled.
         options: The options of a select, without the options of nested selects.
     """
 
@@ -172,9 +174,13 @@ class _Control:
 
 
 def _controls(form: Element) -> list[_Control]:
-    """Return the controls of the form, which are inside it and name no other form, or elsewhere and name this form.
+    """Return the controls of the form.
 
-    Traverses the page once. Checking the ancestors of each control would take time proportional to its depth.
+    A control belongs to the form if it is inside the form and names no other form, or if it is elsewhere and names this
+    form.
+
+    This function traverses the page once, because checking the ancestors of each control would take longer for deep
+    pages.
     """
     own = form.get("id")
     top = next(reversed([form, *form.iterancestors()]))
@@ -216,7 +222,9 @@ def _type_of(control: Element) -> str:
 
 
 def _selected(select: _Control) -> list[str]:
-    """Return the values of a select: its selected options, or the first if one is required (HTML, 4.10.7)."""
+    """Return the values of the selected options of a select, or of its first option if one is required (HTML,
+    4.10.7).
+    """
     options = [option for option in select.options if option.get("disabled") is None]
     chosen = [option for option in options if option.get("selected") is not None]
     if select.element.get("multiple") is None:
@@ -244,7 +252,7 @@ FormData = (
 class FormRequest(Request):
     """A request with fields, as a browser sends an HTML form.
 
-    Scrapy's name for :meth:`Request.form`, with more features.
+    This is Scrapy's class for requests like those of :meth:`Request.form`, with more features.
 
     Line breaks in values are sent unchanged, as in Scrapy, while :meth:`Request.form` sends them as CR LF.
 
@@ -270,10 +278,11 @@ class FormRequest(Request):
             url: The form's action.
             callback: Receives the response.
             formdata: Names and values. A value may be a list of values, and None leaves a field out. With ``formdata``,
-                the default method is POST. With GET it replaces the URL's query.
+                the default method is POST. With GET, ``formdata`` replaces the URL's query.
             encoding: The encoding of fields that are not bytes, and of the URL's query.
             enctype: The format of the body: ``multipart/form-data``, ``text/plain``, or
-                ``application/x-www-form-urlencoded`` for all other names. In the first two, line breaks are CR LF.
+                ``application/x-www-form-urlencoded`` for all other names. In the first two formats, line breaks are CR
+                LF.
             options: Keyword arguments of :class:`Request`.
 
         Raises:
@@ -291,7 +300,7 @@ class FormRequest(Request):
             body, kind = _as_body(fields, enctype.lower())
             self.body: bytes = body
             if kind.startswith(_MULTIPART):
-                self.headers["Content-Type"] = kind  # includes the boundary of this body
+                self.headers["Content-Type"] = kind  # kind includes the boundary of this body
             else:
                 self.headers.setdefault("Content-Type", kind)
         else:
@@ -322,23 +331,25 @@ class FormRequest(Request):
 
         The form's ``enctype`` decides the format of the body. File controls are sent without a file.
 
-        The form is selected by its name ``formname``, else by its id ``formid``, else by a query for it or an element
-        in it, else by its number ``formnumber`` on the page, starting at 0.
+        The form is selected by its name ``formname``. If no form has this name, it is selected by its id ``formid``,
+        then by a query (``formxpath`` or ``formcss``), then by its number ``formnumber``. The first of these that is
+        given and found decides.
 
         Args:
             response: The page.
             formname: The ``name`` of the form.
             formid: The ``id`` of the form.
-            formnumber: The index of the form on the page.
-            formdata: Values that replace values in the form or are added. None removes a field.
-            clickdata: Attributes of the button to click (``{"name": "go"}``, ``{"nr": 0}``); None for the first.
+            formnumber: The index of the form on the page, starting at 0.
+            formdata: Names and values that replace fields of the form or are added to them. The value None removes a
+                field.
+            clickdata: Attributes of the button to click (``{"name": "go"}``, ``{"nr": 0}``); None for the first button.
             dont_click: Whether to send the form without a button's value.
             formxpath: An XPath query for the form or an element in it.
-            formcss: A CSS query for the same.
+            formcss: A CSS query for the form or an element in it.
             options: Keyword arguments of :class:`Request`; ``url`` replaces the form's action.
 
         Raises:
-            ValueError: If there is no such form or button, or the action is not a valid URL.
+            ValueError: If the page does not have the form or the button, or the action is not a valid URL.
             IndexError: If the page has fewer forms.
         """
         form = _find_form(response, formname, formid, formnumber, formxpath, formcss)
@@ -365,7 +376,7 @@ def _pairs(formdata: FormData) -> Iterable[tuple[Any, Field | None]]:
 
 
 def _fields(formdata: FormData, encoding: str) -> Iterable[tuple[Any, Field]]:
-    """Yield the fields with encoded strings. A character that the encoding lacks becomes ``&#...;``."""
+    """Yield the fields with encoded strings. A character that the encoding does not have becomes ``&#...;``."""
     for name, held in _pairs(formdata):
         if held is None:
             continue
@@ -407,7 +418,7 @@ def _as_body(fields: list[tuple[Any, Field]], enctype: str) -> tuple[bytes, str]
         return b"".join(b"%b=%b\r\n" % (name, _with_crlf(value)) for name, value in pairs), _TEXT
     parts = [_part(name, value) for name, value in pairs]
     content = b"".join(parts)
-    # Derive the boundary from the content, so that equal forms have equal fingerprints.
+    # Derive the boundary from the content, so that requests with equal forms have equal fingerprints.
     boundary = b"----trawl" + sha256(content).hexdigest()[:_BOUNDARY_DIGITS].encode()
     while boundary in content:
         boundary += b"-"

@@ -44,12 +44,13 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")  # RFC 9110, 5.
 class Headers(MutableMapping[str, str]):
     """The headers of a request or response: a mapping from a case-insensitive name to a string.
 
-    The value of a repeated header is its values joined by ``", "`` (RFC 9110, 5.3). :meth:`getlist` returns them as a
-    list, which ``Set-Cookie`` needs. Names keep their first spelling. A header set to None counts as missing, and
-    :meth:`setdefault` does not change it, so that a request can disable a default header.
+    If a header is repeated, its value in the mapping is all its values joined by ``", "`` (RFC 9110, 5.3).
+    :meth:`getlist` returns the values as a list, which ``Set-Cookie`` needs. Names keep their first spelling. A header
+    set to None counts as missing, and :meth:`setdefault` does not change it, so that a request can disable a default
+    header.
 
-    Values are decoded as Latin-1, one character per byte. A value with other characters is sent as UTF-8. A name may be
-    given as bytes, but values are always returned as strings.
+    Received values are decoded as Latin-1, one character per byte. A value with characters outside of Latin-1 is sent
+    as UTF-8. A name may be given as bytes, but values are always returned as strings.
 
     Raises:
         ValueError: On creation or assignment, if a name is not a token or a value contains a control character (RFC
@@ -59,7 +60,7 @@ class Headers(MutableMapping[str, str]):
     __slots__ = ("_fields",)
 
     # lower-case name -> [name as written, value, value, ...]
-    _fields: dict[str, list[str]]  # copies share the lists, which are replaced and never changed
+    _fields: dict[str, list[str]]  # copies share the lists, so a list is never changed, only replaced
 
     def __init__(self, fields: HeadersInput | None = None) -> None:
         self._fields = {}
@@ -114,7 +115,9 @@ class Headers(MutableMapping[str, str]):
         return field[1] if len(field) == 2 else ", ".join(field[1:])
 
     def getlist(self, name: str, default: Any = None) -> list[str]:
-        """Return all values of ``name`` in order, or ``default``, a value or a list, if there are none."""
+        """Return all values of ``name`` in order. Without values, return ``default``, which may be a value or a
+        list.
+        """
         field = self._fields.get(name.lower())
         if field is None:
             if (text := _text_of(name)) is not name:
@@ -123,7 +126,9 @@ class Headers(MutableMapping[str, str]):
         return field[1:]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Set ``name`` to one value, to several (a list or tuple), or to None, so that it is never sent."""
+        """Set ``name`` to one value, to several values (a list or tuple), or to None, so that the header is never
+        sent.
+        """
         self._put(name, value, is_added=False)
 
     def add(self, name: str, value: Any) -> None:
@@ -137,13 +142,15 @@ class Headers(MutableMapping[str, str]):
         self[name] = list(values)
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """Set ``name`` unless it is set, or set to None, and return its value (None if it has none)."""
+        """Set ``name`` to ``default`` unless it has a value or is set to None. Return its value; None if it has
+        none.
+        """
         if _text_of(name).lower() not in self._fields:
             self[name] = default
         return self.get(name)
 
     def setlistdefault(self, name: str, values: Iterable[Any] = ()) -> Any:
-        """Set ``name`` to several values unless it is set, or set to None."""
+        """Set ``name`` to several values unless it has a value or is set to None."""
         return self.setdefault(name, list(values))
 
     @classmethod
@@ -160,7 +167,7 @@ class Headers(MutableMapping[str, str]):
         return b"\r\n".join(name.title() + b": " + value for name, value in self.to_wire())
 
     def fill(self, defaults: Headers) -> None:
-        """Set each header of ``defaults`` like :meth:`setdefault`, without checking it again."""
+        """Set each header of ``defaults`` like :meth:`setdefault`, but without checking names and values again."""
         fields = self._fields
         for key, field in defaults._fields.items():
             if key not in fields:
@@ -170,12 +177,12 @@ class Headers(MutableMapping[str, str]):
         """Return the headers as lines to send, with line breaks (RFC 9112, 5).
 
         Args:
-            defaults: Headers to add unless they are set, or set to None.
+            defaults: Headers to add. A header that has a value here or is set to None is not added.
             without: Lower-case names to leave out.
         """
         fields = self._fields
         if defaults is not None:
-            fields = {**fields, **defaults._fields, **fields}  # a name keeps its first position
+            fields = {**fields, **defaults._fields, **fields}  # a repeated key keeps its first position in the dict
         text = ""
         for key, field in fields.items():
             if key not in without:
@@ -202,7 +209,9 @@ class Headers(MutableMapping[str, str]):
         return sum(len(field) > 1 for field in self._fields.values())
 
     def items_list(self) -> list[tuple[str, str]]:
-        """Return all headers as one pair per value, ordered by the first use of the names, then by the values."""
+        """Return one pair of name and value for each value. The order is that in which names, then values were
+        added.
+        """
         return [(field[0], value) for field in self._fields.values() for value in field[1:]]
 
     def as_set(self) -> tuple[tuple[str, ...], ...]:
@@ -245,13 +254,15 @@ class Headers(MutableMapping[str, str]):
 
 
 class SharedHeaders(Headers):
-    """Headers that many requests share. A request copies them when its headers are read."""
+    """Headers that many requests share. When code reads the headers of a request, the request makes its own copy
+    first.
+    """
 
     __slots__ = ()
 
     @classmethod
     def of_fields(cls, fields: Iterable[list[str]]) -> SharedHeaders:
-        """Create headers from checked lists of a name and its values."""
+        """Create headers from lists, each with a name and its values. They must be valid already."""
         headers = cls.__new__(cls)
         headers._fields = {field[0].lower(): field for field in fields}
         return headers
@@ -298,11 +309,12 @@ def check_cookie(name: str, value: str) -> None:
     """Check that a cookie can be sent unchanged (RFC 6265, 4.1.1). As in browsers, other characters are allowed.
 
     Raises:
-        ValueError: If the name or value contains a control character, a line break or ``;``, or the name a ``=``.
+        ValueError: If the name or the value contains a control character, a line break or ``;``, or the name contains a
+            ``=``.
     """
     for part, text in (("name", name), ("value", value)):
         if (found := _UNSENDABLE.search(text)) or (part == "name" and "=" in text):
-            # Leave out the value, which may be as secret as a password.
+            # Leave out the cookie's value, which may be as secret as a password.
             wrong = found.group() if found else "="
             advice = (
                 "; give path, domain and so on as keys of a mapping, one mapping per cookie" if wrong == ";" else ""
@@ -314,7 +326,7 @@ def parse_date(text: str) -> datetime | None:
     """Parse a date in the form of headers and web feeds (RFC 9110, 5.6.7; RFC 5322, 3.3). Never raises.
 
     Returns:
-        The time in UTC, where a date without a zone counts as UTC; None if it is not a date.
+        The time in UTC; None if ``text`` is not a date. A date without a time zone counts as UTC.
     """
     if len(text) > MAX_DATE_LENGTH:
         return None

@@ -1,9 +1,9 @@
-"""The crawl's notes on a request: state that the crawl stores per request and that the spider does not see.
+"""The crawl's notes on a request: state that the crawl stores for each request, hidden from the spider.
 
-A request's meta belongs to the spider, and contains only the documented keys. All other state that the throttle, the
-middleware or the engine stores per request is here. :meth:`~trawl.http.request.Request.replace` copies the notes, and a
-job stores them. A new request with the meta of another request has no notes. :mod:`trawl.engine.leases` adds the notes
-that it needs.
+A request's meta belongs to the spider, and contains only the documented keys. The notes contain all other state that
+the throttle, the middleware or the engine stores for a request. :meth:`~trawl.http.request.Request.replace` copies the
+notes, and a job stores them. A new request that a spider creates with the meta of another request has no notes, and
+:mod:`trawl.engine.leases` adds the necessary ones.
 """
 
 from __future__ import annotations
@@ -23,23 +23,26 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
     """The notes of one request.
 
     Attributes:
-        refused_at: Wall time of the last refusal, in seconds since the epoch; None if it was never refused.
-        refusals: Number of refusals while its scope served other requests.
-        is_bad_page: Whether it was refused on a scope that served other requests before and after.
-        is_uncounted: Whether it failed before without being counted, because no good response had come.
-        admitted_at: Wall time of its admission to a scope that had been given up, in seconds since the epoch; None
-            otherwise.
-        proxy: The proxy in its meta, if the crawl has chosen it; None if the spider has, or if there is none.
-        through: The scope of its site through that proxy, if the proxy is from a rotating list; "" otherwise. Set at
-            each send, and not stored.
-        keeps_proxy: Whether it was not sent through that proxy yet, and may wait for the proxy's scope.
-        session: The session that has set its headers or proxy; None if none has.
-        told_slot: The ``download_slot`` that the crawl has written into its meta, which does not choose a scope; "" if
-            none.
-        needs_new_connection: Whether it met a dead connection, and must not be sent on another kept one.
+        refused_at: Wall time of the last refusal, in seconds since the epoch; None if the request was never refused.
+        refusals: Number of times that the request was refused while its scope served other requests.
+        is_bad_page: Whether the request was refused, although its scope served other requests before and after.
+        is_uncounted: Whether an earlier failure of the request was not counted, because no good response had arrived
+            yet.
+        admitted_at: Wall time, in seconds since the epoch, at which the request was admitted to a scope that had been
+            given up; None otherwise.
+        proxy: The proxy in the request's meta, if the crawl has chosen it; None if the spider has chosen it, or if
+            there is no proxy.
+        through: The scope of the request's site through ``proxy``, if the proxy is from a rotating list; "" otherwise.
+            It is set at each send and not stored.
+        keeps_proxy: Whether the request was not sent through ``proxy`` yet, and may wait for the scope of the proxy.
+        session: The session that has set the request's headers or proxy; None if no session has.
+        told_slot: The ``download_slot`` that the crawl has written into the request's meta; "" if none. A value from
+            the crawl does not choose a scope.
+        needs_new_connection: Whether an earlier attempt used a dead connection, so that the request must not be sent on
+            another kept connection.
         bypasses_cache: Whether only the server may respond, because a cached response was refused or can't be read.
-        vouched: The private addresses that start requests had allowed by the time this request was found: ``all``,
-            ``host`` for its host's addresses, or "" for none. A run that does not read ``start()`` reads this instead.
+        vouched: The private addresses that start requests had allowed when this request was found: ``all``, ``host``
+            for the addresses of its host, or "" for none. A run that does not read ``start()`` uses this value instead.
     """
 
     refused_at: float | None = None
@@ -63,7 +66,9 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def for_copied_meta(self) -> RequestNotes:
-        """Return the notes of a new request with the same meta, so that the crawl's choices in it are still known."""
+        """Return the notes for a new request with the same meta. They mark the values in the meta that the crawl has
+        chosen.
+        """
         return RequestNotes(proxy=self.proxy, session=self.session, told_slot=self.told_slot)
 
 
@@ -76,7 +81,7 @@ def notes_of(request: Request) -> RequestNotes:
 
 
 def with_meta_or_notes(requests: Iterable[Request]) -> list[Request]:
-    """Return the requests that may have meta or notes, which are few of the requests of a page."""
+    """Return the requests that may have meta or notes. Most requests found on a page have neither."""
     return [request for request in requests if request._meta or request._optional]
 
 

@@ -2,7 +2,7 @@
 
 A transport never raises for a failure of the network. It returns an :class:`Outcome` with a response or an error, and
 the times that throttling, AutoThrottle and statistics use. Middleware may add the next step (:class:`Replace`,
-:class:`Drop`). The engine takes it after the slots are released.
+:class:`Drop`). The engine executes this step after the slots are released.
 
 :class:`Times` has the seconds between these times. Its five parts are adjacent and add up to the whole duration::
 
@@ -11,15 +11,16 @@ the times that throttling, AutoThrottle and statistics use. Middleware may add t
       └───────────┴───────────────────────────────────────┴────────────┴──────────────┴────────────────┘
 
 *Throttled* is the time during which the request was the head of its lane and would have waited even with a free place.
-Its scope was closed (delay, quota, backoff, server hint, or full concurrency), robots.txt of its origin was not read
-yet, or it had its own delay (meta ``delay``, a retry). *Queued* is the rest of the wait: other requests of its lane
-were before it, another lane had its turn, or no place was free. So the queued time is caused by other requests, and the
-other four parts by the request itself.
+It waited because its scope was closed (delay, quota, backoff, server hint, or full concurrency), because robots.txt of
+its origin was not read yet, or because of its own delay (meta ``delay``, a retry). *Queued* is the rest of the wait.
+The request waited because other requests of its lane were before it, because another lane had its turn, or because no
+place was free. So other requests cause the queued time, and the request itself causes the other four parts.
 
-This has limits. A scope is checked only when there is a place for the request. If the first request of a lane arrives
-while no place is free, the lane is queued until one is, and only then throttled. If several lanes wait for one scope
-with a quota, all of them are throttled, even while the scope is open for one of them. A request that arrives last but
-goes first, by its priority, gets the throttled time of its lane since its arrival.
+There are exceptions. A scope is checked only when there is a place for the request. If the first request of a lane
+arrives while no place is free, the time until a place is free counts as queued, even if the scope is closed. If several
+lanes wait for one scope with a quota, their time counts as throttled, even while the scope is open for one of them. If
+a request goes before requests that arrived earlier, because of its priority, its throttled time is that of its lane
+since its own arrival.
 """
 
 from __future__ import annotations
@@ -45,14 +46,17 @@ SAFE_METHODS: frozenset[str] = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 class Replace:
     """Another request replaces this one in the frontier, in one atomic step.
 
-    The new request is charged to its own scopes and obeys the robots.txt of its own origin. It keeps the depth.
+    The new request is charged to its own scopes and obeys the robots.txt of its own origin. It has the depth of the old
+    request.
 
     Attributes:
         request: The request to send next (a redirect's target, or the same request again).
-        delay: Seconds before it may be sent. Other requests do not wait for it.
-        reason: The reason, as counted: ``"redirect"``, ``"retry"``, ``"backoff"``, ``"held"``, ``"diverted"``.
-        is_new_target: Whether it is another page (a redirect's target) instead of another attempt. Such a request is
-            looked up among the seen requests, and dropped if ``allowed_domains`` or a limit would drop a link to it.
+        delay: Seconds before the request may be sent. Other requests do not wait for it.
+        reason: The reason, under which the step is counted: ``"redirect"``, ``"retry"``, ``"backoff"``, ``"held"``,
+            ``"diverted"``.
+        is_new_target: Whether the request is for another page (a redirect's target) instead of another attempt for the
+            same page. A request for another page is dropped if it was seen before, or if ``allowed_domains`` or a limit
+            would drop a link to it.
     """
 
     request: Request
@@ -63,11 +67,11 @@ class Replace:
 
 @attrs.frozen
 class Drop:
-    """The request ends without a callback. This is an expected end, counted under its reason.
+    """The request ends without a callback. This end is expected, and is counted under its reason.
 
     Attributes:
-        reason: The statistic that counts it.
-        failure: Why a job lists the request among its failed requests; None if it does not.
+        reason: The statistic that counts the dropped request.
+        failure: The reason for which a job lists the request as failed; None if it does not list it.
     """
 
     reason: str
@@ -78,29 +82,31 @@ class Drop:
 class Outcome:
     """The result of sending a request once. All times are event loop times in seconds.
 
-    User code may return a response or fail instead of the network. Such an outcome counts as a send at the time at
-    which its request entered the middleware.
+    User code may return a response or fail, so that nothing is sent. Such an outcome counts as sent at the time at
+    which the request entered the middleware.
 
     Attributes:
         request: The request as it was sent, including changes by middleware.
         response: The complete response; None if there is none.
-        error: The reason for the lack of a response; None if there is a response.
+        error: The reason why there is no response; None if there is a response.
         started_at: Start of connecting, or of the send on a reused connection.
-        sent_at: Time of the send; None if it was not sent.
+        sent_at: Time of the send; None if the request was not sent.
         first_byte_at: Time at which the headers were read; None if they were not.
         ended_at: Time at which the body was read or the error occurred.
-        is_cached: Whether it was served from a cache, so that no request was sent.
-        is_heard: Whether the throttle has processed it. Set by the engine.
-        is_trigger: Whether the response asked to slow down, so that the request is sent again, with any status code.
-            Set by the throttle.
-        is_excused: Whether it is a trigger that does not count as a retry (a 429, an outage). Set by the throttle.
-        is_hopeless: Whether only this request gets the same trigger repeatedly, while its host serves others, so that
-            it is not sent again. Set by the throttle.
-        pause: Minimum seconds before a request with a trigger is sent again, if no scope delays it. Set by the
+        is_cached: Whether the response came from a cache, so that no request was sent.
+        is_heard: Whether the throttle has processed this outcome. Set by the engine.
+        is_trigger: Whether the server has asked the crawl to slow down, so that the request is sent again, whatever the
+            status code is. Set by the throttle.
+        is_excused: Whether the outcome is a trigger that does not count as a retry (a 429, an outage). Set by the
             throttle.
+        is_hopeless: Whether the request is not sent again, because it repeatedly gets the same trigger while its host
+            serves other requests. Set by the throttle.
+        pause: Minimum number of seconds before a request with a trigger is sent again. It applies even if no scope
+            delays the request. Set by the throttle.
         then: The next step requested by a middleware; None if the callback (or errback) gets the outcome.
-        received: Head and body of the response as received, for an archive, also if it ended early with an error. The
-            body is None if it went to a file. None without an archive, or if the transport does not have them.
+        received: Headers and body of the response as received, for an archive, even if an error ended the response
+            early; None without an archive, or if the transport can't provide them. The body is None if it was written
+            to a file.
     """
 
     request: Request
@@ -121,12 +127,14 @@ class Outcome:
 
     @property
     def is_held(self) -> bool:
-        """True if it was neither sent nor failed, because it was too early and waits for another grant."""
+        """True if the request was neither sent nor failed, because its send time was too early, and waits for another
+        grant.
+        """
         return self.sent_at is None and self.response is None and self.error is None
 
     @property
     def latency(self) -> float | None:
-        """Seconds from the start of connecting to the headers; None without them."""
+        """Seconds from the start of connecting to the headers; None if no headers were read."""
         return None if self.first_byte_at is None else self.first_byte_at - self.started_at
 
 
@@ -138,17 +146,17 @@ Middleware = Callable[[Fetch], Fetch]
 
 
 class Times(msgspec.Struct, frozen=True, gc=False):
-    """The parts of the duration of one send, in seconds. A retry or a redirect has its own.
+    """The parts of the duration of one send, in seconds. Each retry and each redirect is another send.
 
     Attributes:
         queued: Seconds of waiting for other requests, or for a place among ``CONCURRENT_REQUESTS``.
         throttled: Seconds as the head of its lane, waiting for a scope, for robots.txt or for its own delay. If several
-            lanes wait for one scope with a quota, also while that is open for another of them.
-        connecting: Seconds from its grant to the send: name lookup, connecting, TLS, middleware that waits. 0.0 on an
-            open connection.
+            lanes wait for one scope with a quota, this includes the time while the scope is open for another lane.
+        connecting: Seconds from the grant to the send, for name lookup, connecting, TLS and middleware that waits. 0.0
+            on an open connection.
         fetching: Seconds from the send to the last byte of the body, or to the error.
-        parsing: Seconds from there to the end of the callback, including its waits for direct fetches, pipelines and
-            slow feeds. 0.0 until the callback has ended.
+        parsing: Seconds from the end of ``fetching`` to the end of the callback, including the time in which the
+            callback waits for direct fetches, pipelines and slow feeds. 0.0 until the callback has ended.
     """
 
     queued: float = 0.0
@@ -168,7 +176,7 @@ class Times(msgspec.Struct, frozen=True, gc=False):
 
 
 class TimesTotal:
-    """The sums of the :class:`Times` of many requests. Mutable and slotted, because it is a hot path.
+    """The sums of the :class:`Times` of many requests. Mutable and slotted, for speed.
 
     Attributes:
         sends: The number of requests.
@@ -193,7 +201,7 @@ class TimesTotal:
         self.fetching += times.fetching
 
     def mean(self) -> Times:
-        """Return the mean times of a request, all 0.0 without requests."""
+        """Return the mean times of a request. Without requests, they are all 0.0."""
         sends = self.sends or 1
         parts = (self.queued, self.throttled, self.connecting, self.fetching, self.parsing)
         return Times(*[seconds / sends for seconds in parts])

@@ -2,8 +2,8 @@
 
 Pages are scanned tag by tag. Tags in a comment, in a ``<template>``, or in an element whose content is text
 (``<title>``, ``<textarea>``, ``<style>``, ...) do not count. libxml2, which parses pages for selectors, treats tags
-inside ``<title>`` and ``<textarea>`` as elements. So does ``w3lib.html.get_meta_refresh``, which also recognizes only
-two of the seven spellings.
+inside ``<title>`` and ``<textarea>`` as elements. ``w3lib.html.get_meta_refresh`` makes the same error, and recognizes
+only two of the seven spellings of a refresh.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[Xx][0-9A-Fa-f]+;?|([A-Za-z][A-Za-z0-9]
 
 
 def parse_refresh(value: str) -> tuple[float, str] | None:
-    """Parse a declared refresh by the shared declarative refresh steps (HTML, 4.2.5.3).
+    """Parse a declared refresh by the "shared declarative refresh steps" (HTML, 4.2.5.3).
 
     Returns:
-        The seconds to wait, and the target relative to the page ("" for the page itself). None if it is not a refresh.
+        The seconds to wait, and the target relative to the page ("" for the page itself). None if ``value`` is not a
+        refresh.
     """
     match = _VALUE.match(value)
     if match is None:
@@ -91,11 +92,13 @@ def meta_refreshes(head: str, ignored: Iterable[str] = ()) -> Iterator[str]:
 
 
 def _attributes(head: str, at: int) -> tuple[dict[str, str], int]:
-    """Return the attributes of a tag, the first of each name, and the end of the tag, or -1 if it has no end."""
+    """Return the attributes of a tag, and the position of its end (-1 if it has no end). Of equal names, the first
+    counts.
+    """
     attributes: dict[str, str] = {}
     while (end := _TAG_END.match(head, at)) is None:
         match = _ATTRIBUTE.match(head, at)
-        if match is None or match[4]:  # the page ends, or a quote has no end
+        if match is None or match[4]:  # the page ends within the tag, or a quoted value has no end
             return attributes, -1
         attributes.setdefault(match[1].lower(), match[2] or match[3] or match[5] or "")
         at = match.end()
@@ -103,8 +106,10 @@ def _attributes(head: str, at: int) -> tuple[dict[str, str], int]:
 
 
 def _end_of_text(head: str, at: int, name: str) -> int:
-    """Return the position after an element whose content is text and starts at ``at``."""
-    depth = 0  # in a script: 1 in a comment, 2 in a script in a comment (HTML, 13.2.5.17 to 13.2.5.31)
+    """Return the position after an element whose content is text. The content starts at ``at``."""
+    # # For a script: 1 inside a comment in the script, 2 inside a script in this comment (HTML, 13.2.5.17 to
+    # 13.2.5.31).
+    depth = 0
     for found in re.finditer(rf"<(/?){re.escape(name)}(?=[\t\n\f\r />])|<!--(?!-?>)|-->", head[at:], re.IGNORECASE):
         is_end = found[1] == "/"
         if is_end and depth < 2:
@@ -124,6 +129,6 @@ def _character(reference: re.Match[str]) -> str:
     name, equals = reference[1], reference[2]
     if name is None:
         return unescape(reference[0])
-    # A reference without a semicolon before "=" is the name of an argument: "?a=1&copy=2".
+    # Before "=", a reference without a semicolon is the name of an argument, as in "?a=1&copy=2".
     is_known = name in html5 and (name.endswith(";") or not equals)
     return html5[name] + equals if is_known else reference[0]

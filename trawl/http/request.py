@@ -1,6 +1,7 @@
 """The request, and the fingerprint that identifies equal requests.
 
-Length: half of it documents the class that every spider uses, and only this module reads and writes its slots.
+This module is long because half of it documents the class that every spider uses, and because no other module reads and
+writes the slots of this class.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def fingerprint(request: Request) -> bytes:
     """Return 16 bytes that are equal for requests with the same method, body, URL and session.
 
     URLs are compared in the canonical form of ``w3lib.url``, as in Scrapy: without the fragment, with sorted arguments
-    and uniform percent-encoding. Headers, cookies and meta do not count, except meta ``session``, because another
+    and uniform percent-encoding. Headers, cookies and meta are ignored, except meta ``session``, because another
     visitor may see another page.
     """
     if request._meta is None or (session := request._meta.get("session")) is None:
@@ -147,11 +148,11 @@ class Request:
         body: The bytes after the headers; empty if there are none.
         priority: Requests with a higher priority go first.
         dont_filter: Whether to send it even if an equal request was seen.
-        depth: Number of links followed from a start request to this one. Set by the crawl.
+        depth: Number of links followed from a start request to this request. Set by the crawl.
     """
 
     __slots__ = (
-        "__weakref__",  # Scrapy's documentation keeps fingerprints in a WeakKeyDictionary
+        "__weakref__",  # needed for a WeakKeyDictionary of fingerprints, as in Scrapy's documentation
         "_cb_kwargs",
         "_headers",
         "_meta",
@@ -199,12 +200,15 @@ class Request:
             body: The body. A str is encoded with ``encoding``.
             cookies: Cookies to send in addition to the site's cookies. Values must not contain control characters or
                 ``;`` (RFC 6265, 4.1.1).
-            meta: Values that are kept with the request and available as ``response.meta``. A shallow copy.
-            cb_kwargs: Keyword arguments of the callback. An errback finds them in ``error.request``. A shallow copy.
+            meta: Values that are kept with the request and available as ``response.meta``. The request keeps a shallow
+                copy.
+            cb_kwargs: Keyword arguments of the callback. An errback finds them in ``error.request``. The request keeps
+                a shallow copy.
             priority: Requests with a higher priority go first.
             dont_filter: Whether to send it even if an equal request was seen.
             errback: Receives the error.
-            encoding: The encoding of the URL's query (WHATWG URL, 4.4) and of a str body. It is not stored.
+            encoding: The encoding of the URL's query (WHATWG URL, 4.4) and of a str body. The request does not store
+                it.
             flags: Not supported. Use ``meta`` instead.
             base: The base of a relative ``url``.
 
@@ -270,11 +274,11 @@ class Request:
         """Return a request that sends ``payload`` as JSON. The default method is POST.
 
         Raises:
-            TypeError: If ``payload`` contains a value that JSON lacks.
+            TypeError: If ``payload`` contains a value that has no form in JSON.
         """
         options.setdefault("method", "POST")
         request = cls(url, callback, **options)
-        # Equal payloads must have equal fingerprints.
+        # Sort the keys, so that requests with equal payloads have equal fingerprints.
         request.body = msgspec.json.encode(payload, order="deterministic")
         request.headers.setdefault("Content-Type", "application/json")
         return request
@@ -285,7 +289,7 @@ class Request:
     ) -> Self:
         """Return a request that sends ``fields`` like an HTML form. The default method is POST.
 
-        With ``method="GET"`` the fields replace the URL's query (HTML, 4.10.21.3: mutate action URL).
+        With ``method="GET"``, the fields replace the URL's query (HTML, 4.10.21.3: mutate action URL).
 
         Args:
             url: The form's action.
@@ -334,7 +338,9 @@ class Request:
         self._headers = headers if headers is None or isinstance(headers, Headers) else Headers(headers)
 
     def share_headers(self, headers: SharedHeaders) -> None:
-        """Set each header of ``headers`` that is not set. A request without its own headers shares these."""
+        """Add ``headers`` that the request does not have. A request without its own headers shares the object
+        ``headers``.
+        """
         if self._headers is None:
             self._headers = headers
         else:
@@ -342,7 +348,7 @@ class Request:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Values that the spider and the crawl keep with the request, also available as ``response.meta``."""
+        """Values of the spider and the crawl that are kept with the request. ``response.meta`` returns them too."""
         if self._meta is None:
             self._meta = {}
         return self._meta
@@ -359,8 +365,8 @@ class Request:
     def wants_status(self, status: int, codes: Container[int]) -> bool:
         """Return whether the spider handles responses with ``status``.
 
-        ``handle_httpstatus_all`` and ``handle_httpstatus_list`` (one or several status codes) in the meta decide, or
-        ``codes`` if they are not set.
+        ``handle_httpstatus_all`` and ``handle_httpstatus_list`` (one or several status codes) in the meta decide. If
+        they are not set, ``codes`` decides.
         """
         if self._meta is None:
             return status in codes
@@ -395,7 +401,7 @@ class Request:
     def sink(self) -> BodySink | None:
         """The sink for a large body of a successful response; None if the body stays in memory.
 
-        For direct fetches only, because a job does not store it.
+        It is for direct fetches only, because a job does not store the sink.
         """
         return None if self._optional is None else self._optional.get("sink")
 
@@ -410,9 +416,9 @@ class Request:
 
     @property
     def is_start_url(self) -> bool:
-        """True if it comes from ``start_urls`` and is not filtered.
+        """True if the request comes from ``start_urls`` and is not filtered.
 
-        A job counts equal ones, so that none is repeated after a kill.
+        A job counts equal start requests, so that a resumed job does not send them again after a kill.
         """
         return self._optional is not None and self._optional.get("is_start_url", False)
 
@@ -424,7 +430,7 @@ class Request:
 
     @property
     def lacks_path(self) -> bool:
-        """True if its URL was written without a path, such as ``http://a.example``. :attr:`url` always has the path."""
+        """True if the URL was given without a path, such as ``http://a.example``. :attr:`url` always has a path."""
         return self._optional is not None and self._optional.get("lacks_path", False)
 
     @lacks_path.setter
@@ -435,7 +441,9 @@ class Request:
 
     @property
     def placeholder(self) -> str:
-        """A name in braces in the URL as written, such as ``{page}``; "" if none. :attr:`url` may encode it."""
+        """A name in braces in the given URL, such as ``{page}``; "" if there is none. :attr:`url` may have it
+        encoded.
+        """
         return "" if self._optional is None else self._optional.get("placeholder", "")
 
     def _note_placeholder(self, written: str) -> None:
@@ -446,7 +454,7 @@ class Request:
 
     @property
     def written_url(self) -> str:
-        """The URL, without a path if it was written without one."""
+        """The URL, without a path if it was given without a path."""
         return (
             self.url[:-1] if self.lacks_path and self.url.count("/") == _SLASHES and self.url[-1] == "/" else self.url
         )
@@ -454,7 +462,8 @@ class Request:
     def plain_values(self) -> tuple[Any, ...] | None:
         """Return all values except the callbacks if they are plain (strings, numbers, bytes, dicts of these).
 
-        Otherwise return None. A mutable value (a list in the meta) is not plain, because other objects may share it.
+        Return None otherwise. A mutable value, such as a list in the meta, is not plain, because other objects may
+        share it.
         """
         meta, cb_kwargs, headers = self._meta, self._cb_kwargs, self._headers
         if self._optional or type(headers) not in _HEADERS or not (_is_plain(meta) and _is_plain(cb_kwargs)):
@@ -478,7 +487,7 @@ class Request:
         return request
 
     def extras(self) -> Extras:
-        """Return the headers, cookies, meta and cb_kwargs themselves. Unlike reading them, this creates none."""
+        """Return the headers, cookies, meta and cb_kwargs without copying them; None for each that is empty."""
         return self._headers, self._given_cookies(), self._meta, self._cb_kwargs
 
     def _given_cookies(self) -> _Cookies | None:
@@ -494,13 +503,13 @@ class Request:
         """Return a copy of this request with ``changes``. Headers, meta and cb_kwargs are copied.
 
         Args:
-            cls: The class of the new request, whose constructor is called. None for the same class. Then a subclass's
-                own attributes are copied, and its constructor is not called.
+            cls: The class of the new request, whose constructor is called. None for the same class. In this case, the
+                attributes that a subclass has added are copied, and its constructor is not called.
             changes: Keyword arguments of :class:`Request`, and of ``cls``.
 
         Raises:
             ValueError: As in the constructor.
-            TypeError: If a name is unknown, or as in the constructor.
+            TypeError: If an argument's name is unknown, or as in the constructor.
         """
         values: dict[str, Any] = {
             "url": self.written_url,
@@ -552,7 +561,7 @@ def _is_plain(values: dict[str, Any] | None) -> bool:
 
 
 def _carry(source: Request, target: Request) -> None:
-    """Copy the attributes that a subclass has added from ``source`` to ``target``."""
+    """Copy attributes from ``source`` to ``target`` that a subclass has added."""
     names = [name for kind in type(source).__mro__ for name in _slots_of(kind)] + list(getattr(source, "__dict__", ()))
     for name in names:
         if not name.startswith("__") and hasattr(source, name):
@@ -630,5 +639,5 @@ def _check_cookie(name: object, value: object) -> None:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Return a module that has Scrapy's name below this one, for annotations."""
+        """Return a module that Scrapy has below a module of this name. User code needs it in annotations."""
         return scrapy_names.submodule(__name__, name)

@@ -31,7 +31,7 @@ _ResponseT = TypeVar("_ResponseT", bound="Response")
 
 _LINK_ELEMENTS = frozenset({"a", "area", "link"})
 
-_BASE = re.compile("<[bB][aA][sS][eE]")  # starts with a fixed character, which is found faster than a choice of two
+_BASE = re.compile("<[bB][aA][sS][eE]")  # a search for one fixed character is fast
 
 
 class HasUrl(Protocol):
@@ -53,17 +53,17 @@ LinkTarget = str | parsel.Selector | HasUrl
 def _base_url_of(page: Response) -> str:
     """Return the base URL of a page's links: the first ``<base href>`` of HTML, or the page's URL.
 
-    A base that is not a valid URL, has the scheme ``data:`` or ``javascript:`` (HTML, 4.2.3), or is longer than
-    ``MAX_BASE_LENGTH`` does not count.
+    A base does not count if it is not a valid URL, has the scheme ``data:`` or ``javascript:`` (HTML, 4.2.3), or is
+    longer than ``MAX_BASE_LENGTH``.
     """
     selector = page._selector
-    if selector is None:  # parsing the page takes longer than searching its text
+    if selector is None:  # search the text first, because parsing the page takes longer
         if _BASE.search(page.text) is None:
             return page.url
         selector = page.selector
     if selector.type != "html":
         return page.url
-    for element in selector.root.getroottree().iter("base"):  # search the whole page, even if the root is a part of it
+    for element in selector.root.getroottree().iter("base"):  # search the whole page, even if the selector is a part
         if (href := element.get("href")) is not None:
             break
     else:
@@ -79,8 +79,8 @@ def _link_of(target: LinkTarget | etree._Element, page: Response) -> str:
     """Return the URL of a link as a string, to be joined to the page's base URL.
 
     Raises:
-        ValueError: If it is None, a list of selectors, or a selector that is not a link.
-        TypeError: If it is another kind of object.
+        ValueError: If ``target`` is None, a list of selectors, or a selector that is not a link.
+        TypeError: If ``target`` is another kind of object.
     """
     text = _text_of(target)
     if "?" in text and not text.isascii():
@@ -137,7 +137,7 @@ def _href_of(element: etree._Element) -> str:
     """Return the ``href`` of a link element.
 
     Raises:
-        ValueError: If it is not a link, or has no ``href``.
+        ValueError: If ``element`` is not a link, or has no ``href``.
     """
     tag = element.tag
     if tag not in _LINK_ELEMENTS:
@@ -167,7 +167,7 @@ class Changes(TypedDict, total=False):
 
 
 class Response:
-    """A complete response, whose body was read and decompressed. Text and selectors are created on first use, once.
+    """A complete response, whose body was read and decompressed. Text and selectors are created once, on first use.
 
     >>> page = HtmlResponse("http://a.example/", body="<title>A</title> <a href='/b'>B</a>")
     >>> page.css("title::text").get()
@@ -176,17 +176,17 @@ class Response:
     ['http://a.example/b']
 
     Attributes:
-        url: Its URL, in WHATWG normal form and without the fragment, which ``request.url`` keeps.
+        url: The URL, in WHATWG normal form and without the fragment. ``request.url`` keeps the fragment.
         status: The status code.
         headers: The headers as received.
         body: The decompressed bytes.
-        request: Its request; None for a response created without one. :attr:`sent_headers` has the headers that were
-            added when the request was sent.
+        request: The request; None if the response was created without a request. :attr:`sent_headers` has the headers
+            that were added when the request was sent.
         flags: Strings such as ``"cached"``.
         latency: Seconds from the start of connecting to the headers; None if not measured.
         ip_address: The server's IP address; None if unknown.
         protocol: The protocol, such as ``"HTTP/1.1"``; None if unknown.
-        times: The parts of its request's duration; None if not measured. ``parsing`` is known when the callback has
+        times: The parts of the request's duration; None if not measured. ``parsing`` is known when the callback has
             ended.
     """
 
@@ -253,15 +253,18 @@ class Response:
 
     @property
     def sent_headers(self) -> Headers:
-        """The headers sent with its request, including cookies and the credentials of ``HTTP_AUTH``.
+        """The headers sent with the request, including cookies and the credentials of ``HTTP_AUTH``.
 
-        ``request.headers`` does not have these, so that a request derived from it does not copy them. Neither has the
-        headers that each connection adds: ``Host``, ``Accept-Encoding`` and the length of the body.
+        ``request.headers`` does not have cookies and credentials, so that a request derived from it does not copy them.
+        Neither attribute has the headers that each connection adds: ``Host``, ``Accept-Encoding`` and the length of the
+        body.
         """
         return self._answered("sent_headers").headers if self._sent is None else self._sent
 
     def answer(self, request: Request) -> None:
-        """Set :attr:`request` to ``request``, whose copy was sent. :attr:`sent_headers` keeps the copy's headers."""
+        """Set :attr:`request` to ``request``. A copy of it was sent, and :attr:`sent_headers` keeps the headers of the
+        copy.
+        """
         if self._sent is None and self.request is not None and self.request is not request:
             self._sent = self.request.headers
         self.request = request
@@ -316,7 +319,9 @@ class Response:
 
     @property
     def selector(self) -> Selector:
-        """The selector of the whole page, parsed once, as XML or JSON if ``Content-Type`` names it, or as HTML."""
+        """The selector of the whole page, parsed once. It is XML or JSON if ``Content-Type`` says so, otherwise
+        HTML.
+        """
         if self._selector is None:
             kind = self._parsed_as or selector_type(self.headers.get("content-type"), self.body)
             self._selector = select(self.text, kind, self.url)
@@ -339,7 +344,7 @@ class Response:
             raise error.named("response.css(...)", "response.xpath(...)") from None
 
     def xpath(self, query: str, **variables: Any) -> SelectorList[Selector]:
-        """Select with an XPath query. ``variables`` are its ``$names``, and ``namespaces`` its prefixes.
+        """Select with an XPath query. ``variables`` are the query's ``$names``, ``namespaces`` its prefixes.
 
         Raises:
             ValueError: If ``query`` is not XPath, or the page is JSON.
@@ -360,16 +365,16 @@ class Response:
         """Return the body parsed as JSON.
 
         Raises:
-            ValueError: If it is not JSON (a :class:`json.JSONDecodeError` with the position).
+            ValueError: If the body is not JSON. The error is a :class:`json.JSONDecodeError` with the position.
         """
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return json.loads(self.text)  # for other encodings, NaN, lone surrogates, and a better message
+            return json.loads(self.text)  # accepts other encodings, NaN and lone surrogates; has a better message
 
     @property
     def base_url(self) -> str:
-        """The base URL of links on the page: its ``<base href>``, or its URL (HTML, 4.2.3)."""
+        """The base URL of links on the page: the page's ``<base href>``, or the page's URL (HTML, 4.2.3)."""
         if self._base_url is None:
             self._base_url = _base_url_of(self)
         return self._base_url
@@ -393,7 +398,7 @@ class Response:
 
         Raises:
             ValueError: If ``url`` is not valid, or the selector is for another element or has no ``href``.
-            TypeError: If ``url`` is none of these.
+            TypeError: If ``url`` is an object of another type.
         """
         return Request(_link_of(url, self), callback, base=self.base_url, **options)
 
@@ -409,10 +414,10 @@ class Response:
         """Return an iterator of requests for links on this page. Links without a valid URL are skipped.
 
         Args:
-            urls: Links as accepted by :meth:`follow`. Alternatively, use one of the queries.
+            urls: Links as accepted by :meth:`follow`; None to select links with ``css`` or ``xpath``.
             callback: Receives each response.
             css: A CSS query for elements or attributes.
-            xpath: An XPath query for the same.
+            xpath: An XPath query for elements or attributes.
             options: Keyword arguments of :class:`Request`.
 
         Raises:
@@ -441,13 +446,13 @@ class Response:
 
         Args:
             cls: The class of the new response; None for the same class.
-            changes: Arguments of its constructor.
+            changes: Arguments of the constructor of this class.
         """
         values: dict[str, Any] = {
             "url": self.url,
             "status": self.status,
             "headers": self.headers.copy(),
-            "body": None if "body" in changes else self.body,  # don't read a body in a file needlessly
+            "body": None if "body" in changes else self.body,  # a body in a file is read only if it is needed
             "request": self.request,
             "flags": self.flags,
             "latency": self.latency,
@@ -472,5 +477,5 @@ class Response:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Return a module that has Scrapy's name below this one, for annotations."""
+        """Return a module that Scrapy has below a module of this name. User code needs it in annotations."""
         return scrapy_names.submodule(__name__, name)

@@ -1,15 +1,15 @@
-"""Kinds of responses: responses in a file, and Scrapy's names for kinds of pages.
+"""Responses whose body is in a file, and Scrapy's classes for kinds of pages.
 
-A request may name a :class:`BodySink`. A small body of its successful response (2xx) stays in memory. A larger one is
-written to the sink in chunks, and nothing is read from the connection during a write. The result is a
+A request may name a :class:`BodySink`. If the response is successful (2xx), a small body stays in memory, and a larger
+body is written to the sink in chunks. Nothing is read from the connection during a write. The result is a
 :class:`FileResponse`. All other bodies, such as bodies of errors and redirects, are in memory.
 
-Otherwise a crawl creates only one class of responses, :class:`trawl.Response`, which has ``text``, ``css`` and all
-other attributes for every page. ``isinstance(response, HtmlResponse)`` still works as a spider expects, because it
-checks the content, like a virtual subclass. (The rejected alternative is a class by content type for each response. It
-would slow down every page, and a spider that gets a plain ``Response`` would have to check it before it selects.)
+All other responses of a crawl have the class :class:`trawl.Response`, which has ``text``, ``css`` and all other
+attributes for every page. ``isinstance(response, HtmlResponse)`` still works as a spider expects, because it checks the
+content of the response. (The alternative would be to choose the class of each response by its content type. This would
+slow down every page, and a spider would have to check for a plain ``Response`` before it selects.)
 
-Only the package's ``__init__`` imports this module. The module of the response, below it, does not know these kinds.
+Only the package's ``__init__`` imports this module. The module :mod:`trawl.http.response` does not use these classes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def kind_of(response: Response) -> Kind:
 
 
 class _ByContent(type):
-    """Metaclass of classes that count every response of some kinds as an instance, even of another class."""
+    """Metaclass of classes for which a response of another class is an instance if its content has the right kind."""
 
     kinds: frozenset[str] = frozenset()
 
@@ -72,9 +72,9 @@ class _ByContent(type):
 
 
 class TextResponse(Response, metaclass=_ByContent):
-    """A response that is text of any kind. Scrapy spiders check for it before they select.
+    """A response that is text of any kind. Spiders written for Scrapy check for this class before they select.
 
-    When it is created directly, as in tests, ``body`` may also be a str.
+    If the response is created directly, as in tests, ``body`` may also be a str.
     """
 
     __slots__ = ()
@@ -152,7 +152,7 @@ class JsonRequest(Request):
         dumps_kwargs: dict[str, Any] | None = None,
         **options: Unpack[RequestOptions],
     ) -> None:
-        """Create a request. Without ``data`` it is a plain request that accepts JSON."""
+        """Create a request. Without ``data``, it is a plain request that accepts JSON."""
         self.dumps_kwargs: dict[str, Any] = {"sort_keys": True, **(dumps_kwargs or {})}
         if data is not None and options.get("body") is None:
             options["body"] = json.dumps(data, **self.dumps_kwargs)
@@ -178,7 +178,7 @@ class JsonRequest(Request):
 
 
 class BodySink(Protocol):
-    """Stores a large body instead of memory, for one request at a time. A retry starts it again.
+    """Stores a large body outside of memory, for one request at a time. A retry starts the body again.
 
     A sink may have an attribute ``memory_bytes``, the number of bytes of a body to collect in memory before each write.
     """
@@ -189,14 +189,14 @@ class BodySink(Protocol):
         ...
 
     def begin(self) -> None:
-        """Start a new body, and forget the bytes written before."""
+        """Start a new body, and discard the bytes written before."""
         ...
 
     async def write(self, pieces: Sequence[bytes]) -> None:
         """Write the next chunks. Cancelling waits for a write that has started. Always a checkpoint.
 
         Raises:
-            BodyNotWritten: If it can't be written, or is no longer wanted.
+            BodyNotWritten: If the chunks can't be written, or the body is no longer wanted.
         """
         ...
 
@@ -220,7 +220,7 @@ class FileResponse(Response):
     with :meth:`open`. The file exists until the owner of the request has moved it.
 
     Attributes:
-        sink: The sink with the file; None if another body was set.
+        sink: The sink that has the file; None if another body was set.
     """
 
     __slots__ = ("_own", "sink")
@@ -268,7 +268,7 @@ class FileResponse(Response):
         """Open the file of the body. The caller must close it. Blocks.
 
         Raises:
-            ValueError: If it was removed, or if another body was set.
+            ValueError: If the file was removed, or if another body was set.
             OSError: If it can't be read.
         """
         if self.sink is None:
@@ -276,7 +276,9 @@ class FileResponse(Response):
         return self.sink.open()
 
     def replace(self, **changes: Any) -> Any:
-        """Return a copy of this response with ``changes``. Without ``cls`` its body is in the same file."""
+        """Return a copy of this response with ``changes``. Without ``cls``, the body of the copy is in the same
+        file.
+        """
         if self.sink is None or "body" in changes or changes.get("cls") is not None:
             return super().replace(**changes)
         changes["body"] = b""

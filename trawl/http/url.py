@@ -54,7 +54,7 @@ def encode_form(fields: Fields) -> str:
 
 
 def values_of(held: Field) -> Iterable[str | bytes | int | float]:
-    """Return the one or several values of a name."""
+    """Return the values of a name as an iterable, even if there is only one."""
     return (held,) if isinstance(held, str | bytes | int | float) else held
 
 
@@ -83,7 +83,7 @@ _PLAIN = re.compile(r"(?:(?:/?[A-Za-z0-9_~-][A-Za-z0-9_~.-]*+)++/?|/)(?:\?[A-Za-
 """Matches a path, with or without a query, that needs no encoding, and has no ``/.``, ``//``, scheme or fragment."""
 
 _NAME = r"[A-Za-z0-9_.~-]++"
-_VALUE = (  # with characters that are percent-encoded in any query
+_VALUE = (  # may contain characters that are percent-encoded in any query
     r"[A-Za-z0-9_.~+-]*+(?:%(?:[189A-F][0-9A-F]|0[0-9A-F]|2[1-9A-CF]|3[A-F]|40|5[BCDE]|60|7[BCDF])[A-Za-z0-9_.~+-]*+)*+"
 )
 _PATH = r"[A-Za-z0-9_~!$&'()*+,=:@/.-]*+(?:%[89A-F][0-9A-F][A-Za-z0-9_~!$&'()*+,=:@/.-]*+)*+"
@@ -121,7 +121,7 @@ def normalize_url(url: str) -> str:
     """Return the normal form of an absolute ``url`` of any scheme (WHATWG URL, 4.4 and 4.5).
 
     Raises:
-        ValueError: If ``url`` is relative or can't be parsed. The message names it.
+        ValueError: If ``url`` is relative or can't be parsed. The message contains ``url``.
         TypeError: If ``url`` is not a str.
     """
     try:
@@ -139,8 +139,8 @@ def join_url(base: str, url: str) -> str:
     White space around ``url``, and tabs and line breaks inside it, are removed, as in browsers.
 
     Raises:
-        ValueError: If the result is not a valid URL. The message names the link.
-        TypeError: If one of them is not a str.
+        ValueError: If the result is not a valid URL. The message contains the link.
+        TypeError: If ``base`` or ``url`` is not a str.
     """
     try:
         folder = _folder_of(base)
@@ -155,10 +155,10 @@ def join_url(base: str, url: str) -> str:
 
 @lru_cache(maxsize=_LINKS)
 def _joined(folder: str, url: str) -> str:
-    """Join a link by concatenation, in a third of the time. Cached, because links occur on several pages of a folder.
+    """Join a link by concatenation, which takes a third of the time of parsing; "" if the link needs parsing.
 
-    Most links can be joined like this. Returns "" for links that need parsing because of dots, a second slash, a
-    character to encode, or another origin.
+    Most links can be joined like this. A link needs parsing if it has dots, a second slash, a character to encode, or
+    another origin. The results are cached, because many links occur on several pages of a folder.
     """
     root = folder[: folder.find("/", len("https://"))]
     start = len(root) if url.startswith(root) else 0
@@ -181,7 +181,9 @@ def _folder_of(base: str) -> str:
 
 
 def _is_normal(url: str) -> bool:
-    """Return whether ``url`` is certainly in normal form. Fast for pages in a folder that was checked before."""
+    """Return whether ``url`` is certainly in normal form. This is fast if another URL in its folder was checked
+    before.
+    """
     end = url.rfind("/") + 1
     if _PAGE.fullmatch(url, end) and _is_normal_folder(url[:end]):
         return True
@@ -204,7 +206,7 @@ def _check_text(url: object) -> None:
 
 
 def _complaint(url: str) -> str:
-    """Return a message on a URL that can't be parsed, with a suggestion."""
+    """Return an error message for a URL that can't be parsed, with a suggestion."""
     if "://" in url or url.startswith(("http:", "https:")):
         return f"{url!r} is not a valid URL"
     if url.startswith("//"):
@@ -228,7 +230,7 @@ def _authority(url: str) -> str:
     start += 2
     end = url.find("/", start)
     authority = url[start:] if end < 0 else url[start:end]
-    if "?" in authority or "#" in authority:  # only URLs with schemes unknown to browsers lack a path
+    if "?" in authority or "#" in authority:  # without a path; only possible for schemes that browsers don't know
         authority = authority.partition("?")[0].partition("#")[0]
     if "@" in authority:  # in normal form, an @ inside user info is %40
         authority = authority.rpartition("@")[2]
@@ -246,7 +248,8 @@ def host_of(url: str) -> str:
 def origin_of(url: str) -> str:
     """Return the origin of a ``url`` in normal form, such as ``https://a.example:8443`` (RFC 6454, 6.2).
 
-    The default port is left out. For a URL without a host (``mailto:``, ``data:``), it is the scheme and a colon.
+    The default port is left out. For a URL without a host (``mailto:``, ``data:``), the result is the scheme and a
+    colon.
     """
     end = url.find("/", 8) if url.startswith(_HTTP) else -1
     return _origin_of(url if end < 0 else url[:end])
@@ -261,9 +264,9 @@ def _origin_of(url: str) -> str:
 def host_scope(url: str) -> str:
     """Return the default throttling scope of a ``url`` in normal form.
 
-    It is the host in lower case with IDN in ASCII, without user info and the trailing root dot, with IPv6 in brackets,
-    and with ``:port`` if the port is not the scheme's default. Both schemes of a host share one scope, and so do an
-    IPv4 address and its IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2).
+    The scope is the host in lower case. IDN is in ASCII, and IPv6 is in brackets. User info and a trailing dot are left
+    out. ``:port`` is appended if the port is not the scheme's default. So ``http`` and ``https`` URLs of a host share
+    one scope. An IPv4 address and its IPv4-mapped IPv6 address share one scope too (RFC 4291, 2.5.5.2).
     """
     end = url.find("/", 8) if url.startswith(_HTTP) else -1
     return _host_scope(url if end < 0 else url[:end])
@@ -297,8 +300,8 @@ def without_fragment(url: str) -> str:
 def sorted_url(url: str) -> str:
     """Return the canonical form of a ``url`` in normal form, by w3lib's rules and without its fragment.
 
-    Arguments are sorted by name, then value, and each has a ``=``. Empty arguments are left out, and a space is ``+``.
-    Needless percent-encoding is decoded, and the rest is in upper case.
+    Arguments are sorted by name, then by value, and each has a ``=``. Empty arguments are left out, and a space becomes
+    ``+``. Unnecessary percent-encoding is decoded, and the remaining percent-encoding is in upper case.
     """
     if "#" in url:
         url = url.partition("#")[0]
@@ -317,7 +320,7 @@ def sorted_url(url: str) -> str:
 
 
 def _name_and_value(argument: str) -> tuple[str, str]:
-    """Return w3lib's sort key of an argument, its decoded bytes."""
+    """Return the decoded name and value of an argument, in bytes, which are its sort key in w3lib."""
     name, _, value = argument.partition("=")
     if "%" in value or "+" in value:
         value = unquote_to_bytes(value.replace("+", " ")).decode("latin-1")
@@ -327,7 +330,7 @@ def _name_and_value(argument: str) -> tuple[str, str]:
 def canonicalize_url(url: str) -> str:
     """Return a form that is equal for different spellings of one URL, by the rules of ``w3lib.url``.
 
-    It is in normal form without a fragment, with sorted arguments and uniform percent-encoding.
+    The result is in normal form without a fragment, with sorted arguments and uniform percent-encoding.
 
     Raises:
         ValueError: If ``url`` is relative or can't be parsed.
