@@ -1,12 +1,12 @@
-"""The cache of one crawl. It is looked up before a request is queued, and filled next to the wire.
+"""The cache of one crawl. A request is looked up before it is queued. Responses are stored next to the transport.
 
 The engine calls :meth:`Cache.find` before a request holds any place, so a cached response never passes the throttle.
-:meth:`Cache.middleware` is next to the wire. It adds the conditions under which a stale response may be used, replaces
-a 304 with that response, and stores responses that may be stored. A disk failure or a damaged row is logged and
-counted, and the crawl continues without the cache.
+:meth:`Cache.middleware` is the innermost middleware, next to the transport. If there is a stale response, it makes the
+request conditional and replaces a 304 with the stale response. It also stores responses. A disk failure or a damaged
+row is logged and counted, and the crawl continues without the cache.
 
-A request whose response was refused (:func:`is_asked_again`) is not served from the cache, and its stored responses are
-removed. Otherwise a retry would get the same response forever.
+If the response to a request was refused (:func:`is_asked_again`), the request is not served from the cache, and its
+stored responses are removed. Otherwise, a retry would get the same response again and again.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Prepare = Callable[[Request], Request]
 
 
 def key_of(request: Request) -> bytes:
-    """Return the key of a request's responses, made from its fingerprint and its meta ``cookiejar``."""
+    """Return the key for the stored responses of a request, made from its fingerprint and its meta ``cookiejar``."""
     jar = False if request.meta_get("dont_merge_cookies") else request.meta_get("cookiejar")
     key = fingerprint(request)
     return key if jar is None else blake2b(key + repr(jar).encode("utf-8", "replace"), digest_size=len(key)).digest()
 
 
 def is_asked_again(request: Request) -> bool:
-    """Return True if a response to this request was refused. It is then a retry, or a redirect led back to it."""
+    """Return True if a response to this request was refused, so that it is a retry, or a redirect led back to it."""
     if not request.has_meta and notes_of(request) is NO_NOTES:
         return False
     if request.meta_get("retry_times") or notes_of(request).bypasses_cache:
@@ -59,7 +59,9 @@ def is_asked_again(request: Request) -> bool:
 
 
 def _without_cache(request: Request) -> Replace:
-    """Return a replacement that sends the request, because its stored response can't be read or was removed."""
+    """Return a ``Replace`` that sends the request to the server, because the stored response can't be read or is
+    gone.
+    """
     again = request.replace()
     note(again, bypasses_cache=True)
     return Replace(again, reason="httpcache_gone")
@@ -81,12 +83,12 @@ class Cache:
         settings: Settings of the cache.
         policy: Decides which responses are stored and used.
         store: The file.
-        blocking: Runs the store's calls.
-        now_utc: Wall time.
+        blocking: Runs the calls of ``store`` in threads.
+        now_utc: Returns the wall time.
         stats: Counts ``httpcache/hit``, ``/miss``, ``/store``, ``/uncacheable``, ``/revalidate``, ``/invalidate``,
             ``/ignore`` and ``/error``.
         ignored_statuses: Status codes that are not stored because they are retried, in addition to the settings.
-        prepare: Adds the headers that the middleware will add.
+        prepare: Adds the headers to a request that the middleware will add later.
         max_body_bytes: Maximum size of a served body, unless meta ``download_maxsize`` is set; 0 for no limit.
     """
 
@@ -113,15 +115,15 @@ class Cache:
         self._ignored_statuses = frozenset((*settings.httpcache_ignore_http_codes, *ignored_statuses))
         self._prepare = prepare
         self._stale: OrderedDict[bytes, CacheResult] = OrderedDict()
-        self._transaction: _Transaction | None = None  # open for other tasks to join
+        self._transaction: _Transaction | None = None  # the next transaction, which other tasks can join
         self._writing = trio.Lock()
-        self._logged: set[str] = set()  # operations that have failed
+        self._logged: set[str] = set()  # operations whose failure was logged
 
     async def find(self, requests: Sequence[Request]) -> list[Callable[[Request], Awaitable[Outcome]] | None]:
         """Look up requests. A checkpoint if one of them may be served from the cache.
 
         Returns:
-            For each request, the function that returns its outcome and reads the body; None if it must be sent.
+            For each request, a function that reads the body and returns the outcome; None if the request must be sent.
         """
         answers: list[Callable[[Request], Awaitable[Outcome]] | None] = [None] * len(requests)
         may_answer = self._policy.may_answer
@@ -153,7 +155,7 @@ class Cache:
             self._count_failure("removing a response", error)
 
     def middleware(self, fetch: Fetch) -> Fetch:
-        """Wrap the layer next to the wire. Store its responses, and revalidate stale responses."""
+        """Return the innermost layer around ``fetch``. It stores responses and revalidates stale responses."""
 
         async def send(request: Request) -> Outcome:
             key = key_of(request) if self._is_cacheable(request) else b""
@@ -191,7 +193,7 @@ class Cache:
         if self._settings.httpcache_ignore_missing:
             return self._refuse_missing
         if choice.stored is not None:
-            # Drop the body, because many stale responses may wait here.
+            # Drop the body to save memory, because many stale responses may wait here.
             self._stale[key] = attrs.evolve(choice, stored=attrs.evolve(choice.stored, body=None))
             if len(self._stale) > MAX_STALE:
                 self._stale.popitem(last=False)
@@ -209,7 +211,7 @@ class Cache:
                 await trio.lowlevel.checkpoint()
         except sqlite3.Error as error:
             self._count_failure("reading a body", error)
-        if body is None:  # damaged, or removed by another process or a newer response
+        if body is None:  # the row is damaged, or was removed by another process or a newer response
             return Outcome(request, is_cached=True, then=_without_cache(request))
         self._stats.inc("httpcache/hit")
         now = trio.current_time()
@@ -223,7 +225,9 @@ class Cache:
         return Outcome(request, error=error, is_cached=True)
 
     def _conditional(self, request: Request, key: bytes) -> tuple[Request, CacheEntry | None]:
-        """Return the request with conditions for its stale response, and that response; None if there is none."""
+        """Return the request, made conditional for its stale response, and the stale response (None if there is
+        none).
+        """
         choice = None if is_asked_again(request) else self._stale.pop(key, None)
         if choice is None:
             return request, None
@@ -235,7 +239,10 @@ class Cache:
     async def _revalidated(
         self, key: bytes, stale: CacheEntry, sent: Request, response: Response, asked_at: float
     ) -> Response | None:
-        """Return the stale response updated by a 304; None if it was removed, or the 304 belongs to another one."""
+        """Return the stale response, updated by a 304.
+
+        Returns None if the stale response was removed, or the 304 belongs to another response.
+        """
         refreshed = self._policy.refreshed(stale, response, asked_at=asked_at, came_at=self._now())
         if refreshed is None:
             return None
@@ -266,16 +273,17 @@ class Cache:
             self._stats.inc("httpcache/store")
 
     def _is_excluded(self, outcome: Outcome, response: Response) -> bool:
-        """Return True if a response is not stored under any policy.
+        """Return True if a response must not be stored, whatever the policy is.
 
-        It is retried, has its own file, or is incomplete (RFC 9111, 3.3).
+        The response will be retried, has its own file, or is incomplete (RFC 9111, 3.3).
         """
         is_partial = "dataloss" in response.flags or "truncated" in response.flags
         is_retried = outcome.is_trigger or response.status in self._ignored_statuses
         return is_retried or is_partial or isinstance(response, FileResponse)
 
     async def _put(self, entry: NewEntry) -> None:
-        """Store a response. Responses that arrive during a transaction share the next one. A checkpoint.
+        """Store a response. All responses that arrive during a transaction are stored together in the next. A
+        checkpoint.
 
         Raises:
             sqlite3.Error: If the transaction failed.
@@ -286,7 +294,7 @@ class Cache:
             await transaction.ended.wait()
         else:
             transaction = self._transaction = _Transaction([entry])
-            with trio.CancelScope(shield=True):  # this task also writes the entries of other tasks
+            with trio.CancelScope(shield=True):  # because this task also writes the entries of other tasks
                 await self._write(transaction)
         if transaction.error is not None:
             raise sqlite3.OperationalError(str(transaction.error)) from transaction.error
@@ -296,7 +304,7 @@ class Cache:
             async with self._writing:
                 self._transaction = None
                 await self._blocking.run(self._store.put_many, transaction.entries)
-        except Exception as error:  # any exception, because sqlite3 raises none of its own for a 2 GB body
+        except Exception as error:  # for a body of 2 GB, sqlite3 does not raise its own errors
             transaction.error = error
         finally:
             transaction.ended.set()
@@ -311,7 +319,7 @@ class Cache:
         return self._now_utc().timestamp()
 
     def _count_failure(self, what: str, error: Exception, times: int = 1) -> None:
-        """Count a disk failure, and log only the first of its kind, because on a full disk every page fails."""
+        """Count a disk failure. Only the first of each kind is logged, because every page fails if the disk is full."""
         self._stats.inc("httpcache/error", times)
         if what not in self._logged:
             self._logged.add(what)

@@ -87,12 +87,12 @@ async def open_cache(
 
     Args:
         settings: Settings of the cache.
-        name: Name of the spider, and of its file.
+        name: Name of the spider, which is also the name of its file.
         blocking: Reads and writes the file.
         now_utc: Returns the wall time.
         stats: Statistics of the crawl.
         ignored_statuses: Status codes that are not stored.
-        prepare: Adds the headers that the middleware will add.
+        prepare: Adds the headers to a request that the middleware will add later.
         max_body_bytes: Maximum size of a served body; 0 for no limit.
 
     Raises:
@@ -102,7 +102,7 @@ async def open_cache(
     if not settings.httpcache_enabled:
         yield None
         return
-    # Only a crawl with a cache needs SQLite and hishel, which is an extra.
+    # Import these modules only for a crawl with a cache, because they need SQLite and the optional package hishel.
     import sqlite3  # noqa: PLC0415
 
     from trawl.cache.cache import Cache  # noqa: PLC0415

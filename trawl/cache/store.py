@@ -1,8 +1,8 @@
 """Stored responses, in one SQLite file per spider. All calls block and may raise ``sqlite3.Error``.
 
-Bodies are in a separate table, so that a lookup does not read them. Several processes may use one file. Their writes
-wait for each other. Each row has a digest. A row that does not match its digest, or that :class:`Store` can't have
-written, is damaged and treated as missing.
+Bodies are in a separate table, so that a lookup does not read them. Several processes may use one file, but only one of
+them writes at a time. Each row has a digest. A row counts as damaged if it does not match its digest, or has values
+that :class:`Store` never writes. A damaged row is treated as missing.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class CacheEntry:
 
     @property
     def headers(self) -> Headers:
-        """The response's headers by name. They are not checked, because servers may send invalid headers."""
+        """The response's headers by name. Their syntax is not checked, because servers may send invalid headers."""
         return Headers.from_wire((name.encode("latin-1"), field_bytes(value)) for name, value in self.fields)
 
 
 def make_entry(request: Request, response: Response, *, asked_at: float, came_at: float) -> CacheEntry:
-    """Return the entry for a response. ``request`` is the request as sent, and times are epoch seconds."""
+    """Return the entry for a response. ``request`` is the request that was sent. The times are epoch seconds."""
     return CacheEntry(
         url=response.url,
         method=request.method,
@@ -83,9 +83,9 @@ def make_response(stored: CacheEntry, body: bytes, request: Request) -> Response
 
 VERSION = 2
 
-_UNCHECKED = 1  # previous version of the format, without digests
+_UNCHECKED = 1  # version number of the previous format, which had no digests
 
-_BUSY_SECONDS = 10.0  # maximum time that a write waits for another process
+_BUSY_SECONDS = 10.0  # maximum seconds that a write waits for another process
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS response (
@@ -129,7 +129,7 @@ class Store:
         compresses: True to compress bodies.
 
     Raises:
-        OSError: If the folder can't be created, or a journal next to the file names another file.
+        OSError: If the folder can't be created, or if a journal next to the file belongs to another file.
         sqlite3.Error: If the file can't be opened, or is not a cache.
     """
 
@@ -137,9 +137,9 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         check_journal(path)
         self._compresses = compresses
-        self._lock = threading.Lock()  # one connection for many threads, used by one at a time
+        self._lock = threading.Lock()  # many threads share the connection, but only one at a time may use it
         self._connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        self._connection.text_factory = bytes  # works for damaged text too
+        self._connection.text_factory = bytes  # also works if text is damaged
         try:
             self._prepare()
         except BaseException:
@@ -151,7 +151,7 @@ class Store:
         if version not in (0, _UNCHECKED, VERSION):
             raise sqlite3.DatabaseError(f"it is of version {version}, and only {VERSION} is known")
         self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")  # a power cut loses the latest writes at most
+        self._connection.execute("PRAGMA synchronous = NORMAL")  # a power cut loses only the latest writes
         if version == _UNCHECKED:
             self._connection.executescript("DROP TABLE IF EXISTS response; DROP TABLE IF EXISTS body;")
         self._connection.executescript(_SCHEMA)
@@ -160,10 +160,10 @@ class Store:
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def find(self, keys: Sequence[bytes]) -> tuple[list[list[CacheEntry]], int]:
-        """Return the responses stored under each key, with their bodies if these are small and not compressed.
+        """Return the responses stored under each key. A body is included if it is small and not compressed.
 
         Returns:
-            The responses, and the number of damaged rows, which are left out.
+            The responses without damaged rows, and the number of damaged rows.
         """
         with self._lock:
             found = [[_stored(key, row) for row in self._connection.execute(_FIND_WITH_BODY, (key,))] for key in keys]
@@ -178,7 +178,7 @@ class Store:
             max_bytes: Maximum decompressed size; 0 for no limit.
 
         Raises:
-            DamagedError: If the row is damaged, or the body is larger.
+            DamagedError: If the row is damaged, or the body is larger than ``max_bytes``.
         """
         limit = max_bytes or _MAX_BYTES
         with self._lock:
@@ -226,7 +226,7 @@ class Store:
                 self._remove([row[0] for row in self._connection.execute(_FIND, (key,))])
 
     def forget(self, url: str) -> int:
-        """Remove the responses of a URL. Returns their number."""
+        """Remove the responses of a URL, and return the number of removed responses."""
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             found = [row[0] for row in self._connection.execute("SELECT id FROM response WHERE url = ?", (url,))]
@@ -246,7 +246,7 @@ class Store:
         self._connection.executemany("DELETE FROM body WHERE id = ?", pairs)
 
 
-_MAX_BYTES = 2**31 - 1  # SQLite has no larger values
+_MAX_BYTES = 2**31 - 1  # SQLite can't store larger values
 
 _decode_fields = msgspec.json.Decoder(Fields).decode
 
@@ -267,7 +267,7 @@ def _digest(*values: bytes | str | float) -> bytes:
 
 
 def _stored(key: bytes, row: Sequence[Any]) -> CacheEntry | None:
-    """Return the response of a row; None if the row is damaged. A damaged body is left out."""
+    """Return the response of a row; None if the row is damaged. If only the body is damaged, the body is left out."""
     id, url, method, status, asked_at, came_at, sent, fields, digest, is_compressed, content, body_digest = row
     try:
         url, method = url.decode(), method.decode()
@@ -286,7 +286,7 @@ def _stored(key: bytes, row: Sequence[Any]) -> CacheEntry | None:
         )
         Headers(stored.sent), stored.headers, normalize_url(url)
         is_right = 100 <= status <= 999 and math.isfinite(asked_at) and math.isfinite(came_at)
-    except (msgspec.MsgspecError, UnicodeError, ValueError, TypeError, AttributeError):  # a value of another type
+    except (msgspec.MsgspecError, UnicodeError, ValueError, TypeError, AttributeError):  # a value has another type
         return None
     return stored if is_right and _METHOD.fullmatch(method) else None
 

@@ -1,4 +1,4 @@
-"""Cookies (RFC 6265): parsing, jars by session, and files. Pure, because wall time is an argument."""
+"""Cookies (RFC 6265): parsing, jars by session, and file formats. Pure: wall time is an argument."""
 
 from trawl.cookies.cookie import (
     Cookie,

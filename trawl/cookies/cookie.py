@@ -1,8 +1,8 @@
 """A cookie, parsed from ``Set-Cookie`` (RFC 6265, 5.1 to 5.3, with the prefixes and limits of 6265bis), or from a file.
 
-A file is either JSON, which contains all jars, or the ``cookies.txt`` of browsers, curl and wget, which contains one
-jar. Expired cookies are left out. Session cookies are saved, because logins depend on them. Keep such a file as secret
-as a password.
+A file of cookies is either JSON, which contains all jars, or the ``cookies.txt`` of browsers, curl and wget, which
+contains one jar. Expired cookies are left out. Session cookies are saved, because logins depend on them. Keep the file
+as secret as a password.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = [
     "to_netscape",
 ]
 
-MAX_BYTES = 4096  # name and value; a longer cookie is refused (6265bis, 5.6)
+MAX_BYTES = 4096  # maximum size of name and value; a longer cookie is refused (6265bis, 5.6)
 MAX_ATTRIBUTE_BYTES = 1024  # value of an attribute; a longer attribute is ignored (6265bis, 5.6)
-MAX_SECONDS = 400 * 24 * 3600  # maximum age of a cookie, even if it names a longer age (6265bis, 5.5)
+MAX_SECONDS = 400 * 24 * 3600  # maximum age of a cookie; a longer age is reduced (6265bis, 5.5)
 
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 _MAX_AGE = re.compile(r"-?[0-9]+")
@@ -94,7 +94,7 @@ class RequestUrl:
 
     @property
     def default_path(self) -> str:
-        """The path of a cookie that sets no path: the directory of this path (RFC 6265, 5.1.4)."""
+        """The directory of :attr:`path`, which is the path of a cookie without a path of its own (RFC 6265, 5.1.4)."""
         return self.path.rpartition("/")[0] or "/"
 
     @property
@@ -115,7 +115,7 @@ class Cookie:
         name: Name; may be empty.
         value: Value as written by the server.
         domain: Host that receives the cookie, with its subdomains unless ``is_host_only``.
-        path: Directory that receives the cookie.
+        path: Path that receives the cookie, with all paths below it.
         is_host_only: True if subdomains of ``domain`` do not receive the cookie.
         is_secure: True if the cookie is sent only over https.
         expires_utc: Time of expiry; None for the end of the crawl.
@@ -135,7 +135,9 @@ class Cookie:
         return f"{self.name}={self.value}" if self.name else self.value
 
     def is_sent_to(self, target: RequestUrl) -> bool:
-        """Return True if path and scheme match ``target`` (RFC 6265, 5.4); the jar checks the host."""
+        """Return True if path and scheme match ``target`` (RFC 6265, 5.4). The host is not checked here, but by the
+        jar.
+        """
         if self.is_secure and not target.is_secure:
             return False
         return path_matches(target.path, self.path)
@@ -176,10 +178,10 @@ def parse_set_cookie(
     Args:
         text: The header's value.
         target: The URL of the request.
-        now_utc: The wall time from which ``Max-Age`` counts.
+        now_utc: The wall time, at which ``Max-Age`` starts.
         is_public_suffix: Returns True for a domain below which many parties register names (``co.uk``).
-        is_browsers: True to refuse the same cookies as browsers: ``Secure`` over plain http, and a name prefix whose
-            rules are broken.
+        is_browsers: True to refuse the same cookies as browsers: ``Secure`` cookies over plain http, and cookies that
+            break the rules of their name prefix.
     """
     pair, *parts = text.split(";")
     name, equals, value = pair.partition("=")
@@ -205,7 +207,7 @@ def parse_set_cookie(
 
 
 def _attributes(parts: list[str]) -> dict[str, str]:
-    """Return the attributes by lower-case name. If a name is repeated, the last valid one counts (6265bis, 5.6)."""
+    """Return the attributes by lower-case name. Of repeated attributes, the last valid one counts (6265bis, 5.6)."""
     attributes: dict[str, str] = {}
     for part in parts:
         name, _, value = part.partition("=")
@@ -216,7 +218,7 @@ def _attributes(parts: list[str]) -> dict[str, str]:
 
 
 def _may_follow(name: str, value: str) -> bool:
-    """Return False if a repeated attribute is not valid, so that the first one counts."""
+    """Return False if the value of a repeated attribute is not valid, so that the earlier value is kept."""
     if name == "expires":
         return parse_cookie_date(value) is not None
     return name != "max-age" or _MAX_AGE.fullmatch(value) is not None
@@ -228,7 +230,7 @@ def is_too_long(name: str, value: str) -> bool:
 
 
 def _domain(written: str, target: RequestUrl, is_public_suffix: Callable[[str], bool]) -> str | None:
-    """Return a cookie's domain: "" for this host only, None if it is refused (RFC 6265, 5.3, 5 and 6)."""
+    """Return a cookie's domain; "" for this host only, None if the cookie is refused (RFC 6265, 5.3, 5 and 6)."""
     domain = written.removeprefix(".").lower()
     if not domain:
         return ""
@@ -251,7 +253,7 @@ def _expiry(attributes: dict[str, str], now_utc: datetime) -> datetime | None:
 def _meets_prefix(cookie: Cookie, attributes: dict[str, str]) -> bool:
     """Return False if a ``__Host-`` or ``__Secure-`` cookie breaks its rules (6265bis, 4.1.3 and 5.7, 20 to 22).
 
-    Without a name, the value counts as the name, because both look the same on the wire.
+    If a cookie has no name, its value counts as the name, because a ``Cookie`` header does not show the difference.
     """
     name = (cookie.name or cookie.value).lower()
     if not name.startswith(("__host-", "__secure-")):
@@ -286,7 +288,7 @@ class _JsonJar(msgspec.Struct):
 
 
 class _JsonFile(msgspec.Struct):
-    trawl_cookies: int  # the version
+    trawl_cookies: int  # the version of the format
     jars: list[_JsonJar]
 
 
@@ -304,7 +306,7 @@ def from_json(text: bytes) -> Iterator[tuple[Hashable, Cookie]]:
     """Yield the cookies of a JSON file, each with the name of its jar.
 
     Raises:
-        ValueError: If it is not such a file.
+        ValueError: If ``text`` is not such a file.
     """
     try:
         read = msgspec.json.decode(text, type=_JsonFile)
@@ -348,7 +350,7 @@ def from_netscape(text: bytes) -> Iterator[Cookie]:
     Raises:
         ValueError: If a line does not have seven fields.
     """
-    # Decode each line as Latin-1, because the characters of a cookie are the bytes of the wire.
+    # Decode each line as Latin-1, because each character of a cookie stands for one byte of its header.
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.decode("latin-1")
         if line.startswith(_HTTP_ONLY):

@@ -1,9 +1,9 @@
 """Cookie jars by session (RFC 6265, 5.3 and 5.4), with limits and with the Public Suffix List.
 
-``http.cookiejar`` of Python 3.11 is not used, because it treats 8 of 20 ``Set-Cookie`` headers differently than RFC
-6265bis. It accepts cookies for ``co.uk`` and ``github.io``, ``Secure`` cookies and ``__Host-`` names over plain http,
-and cookies of any size. It reads ``time.time()``, which does not work in a simulated crawl. It takes 41 microseconds
-for a page that sets two cookies (18 here), and 23 for a page that sets none (7 here).
+``http.cookiejar`` of Python 3.11 is not used, because it treats 8 of 20 tested ``Set-Cookie`` headers differently than
+RFC 6265bis. It accepts cookies for ``co.uk`` and ``github.io``, ``Secure`` cookies and ``__Host-`` names over plain
+http, and cookies of any size. It reads ``time.time()``, which does not work in a simulated crawl. It takes 41
+microseconds for a page that sets two cookies (this module: 18), and 23 for a page that sets none (this module: 7).
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ __all__ = ["Jar", "Jars", "NowUtc", "is_public_suffix", "jar_name"]
 
 logger: logging.Logger = logging.getLogger("trawl.cookies")
 
-MAX_PER_DOMAIN = 180  # cookies kept for one domain, as in browsers
-MAX_COOKIES = 20_000  # cookies kept in a jar; if there are more, the domain with the oldest first cookie is dropped
+MAX_PER_DOMAIN = 180  # maximum number of cookies for one domain, as in browsers
+# # Maximum number of cookies in a jar. If there are more, the domain whose first cookie is oldest is dropped.
+MAX_COOKIES = 20_000
 
 
 Key = tuple[str, str, bool]
@@ -41,7 +42,7 @@ class Jar:
     __slots__ = ("_count", "_created", "_domains")
 
     def __init__(self) -> None:
-        # Each cookie is numbered in order of creation, because all cookies of a response have the same time.
+        # Each cookie has a number, in order of creation, because the cookies of one response have the same time.
         self._domains: dict[str, dict[Key, tuple[int, Cookie]]] = {}
         self._count = 0
         self._created = 0
@@ -50,9 +51,10 @@ class Jar:
         return self._count
 
     def store(self, cookie: Cookie, now_utc: datetime) -> None:
-        """Store a cookie and replace the one with the same name, domain and path. An expired cookie only removes it.
+        """Store a cookie, which replaces a cookie with the same name, domain and path.
 
-        If the replaced cookie had not expired, the new cookie gets its time of creation (6265bis, 5.7, 23).
+        If the replaced cookie had not expired, the new cookie gets the creation time of the replaced cookie (6265bis,
+        5.7, 23). If the new cookie has expired, the replaced cookie is only removed.
         """
         kept = self._domains.setdefault(cookie.domain, {})
         key = cookie.name, cookie.path, cookie.is_host_only
@@ -74,7 +76,7 @@ class Jar:
             self._count -= len(self._domains.pop(next(iter(self._domains))))
 
     def secure_near(self, domain: str, now_utc: datetime) -> list[Cookie]:
-        """Return the unexpired secure cookies of a domain and of its parent domains and subdomains."""
+        """Return the unexpired secure cookies of a domain, its parent domains and its subdomains."""
         near = [other for other in self._domains if other.endswith(domain) and domain_matches(other, domain)]
         above = domain
         while above := above.partition(".")[2]:
@@ -141,28 +143,28 @@ def _suffix_list() -> TLDExtract:
 NowUtc = Callable[[], datetime]
 """Returns the wall time. Called only if there are cookies."""
 
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)  # cookies added without a clock are checked for expiry when sent
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)  # for cookies added without a clock; expiry is checked when they are sent
 
 
 class Jars:
     """The jars of a crawl, by meta ``cookiejar`` or ``session``.
 
-    A request's own ``cookies`` are stored as if the host had set them for all its paths, and are sent again later.
-    Cookies of a https request are secure unless they say otherwise. With meta ``dont_merge_cookies``, a request's
-    cookies are only sent, and the jar is neither read nor changed.
+    A request's own ``cookies`` are stored as if the host had set them for all its paths, so later requests send them
+    too. Cookies of an https request are secure unless they specify otherwise. With meta ``dont_merge_cookies``, a
+    request sends only its own cookies, and the jar is neither read nor changed.
 
-    With ``is_like_scrapy``, a request's cookies are stored as if its response had set them: for the request's directory
-    and not for other sites. Only the jar is sent, and replaces the header ``Cookie``. If the jar is disabled, or with
-    ``dont_merge_cookies``, only that header is sent. A cookie without ``Domain`` is also sent to subdomains. A
-    ``Secure`` cookie may be set over plain http, and is sent only over https. A cookie set over http may replace it.
-    Name prefixes have no rules.
+    With ``is_like_scrapy``, a request's cookies are stored as if its response had set them, that is, for the request's
+    directory and not for other sites. The cookies of the jar replace the request's own header ``Cookie``. If the jar is
+    disabled, or with ``dont_merge_cookies``, only the request's own header is sent. A cookie without ``Domain`` is also
+    sent to subdomains. A ``Secure`` cookie may be set over plain http, but is sent only over https. A cookie set over
+    plain http may replace a ``Secure`` cookie. Name prefixes have no rules.
 
     Args:
         is_enabled: True to store cookies. If False, requests send only their own cookies.
         is_like_scrapy: True to treat cookies like Scrapy.
 
     Attributes:
-        changes: Number of times that cookies were stored. It increases when there may be new cookies to save.
+        changes: Number of times that cookies were stored. If it has increased, there may be new cookies to save.
     """
 
     __slots__ = ("_is_enabled", "_is_like_scrapy", "_jars", "changes")
@@ -194,7 +196,7 @@ class Jars:
         return "; ".join([written, *pairs] if written else pairs) if pairs else None
 
     def _found(self, request: Request, now_utc: NowUtc, *, is_merged: bool = True) -> list[Cookie]:
-        """Store the request's own cookies in its jar if ``is_merged``. Returns the cookies to send."""
+        """Return the cookies to send. If ``is_merged``, first store the request's own cookies in its jar."""
         own = request.cookies
         jar = self._jars.get(jar_name(request)) if is_merged else None
         if not own and not jar:
@@ -240,7 +242,9 @@ class Jars:
             yield Cookie(name, value, domain or target.host, path, is_host_only=is_host_only, is_secure=is_secure)
 
     def _domain(self, written: str, target: RequestUrl) -> str | None:
-        """Return the domain of a request's cookie; "" for the request's host only, None if it may not be set."""
+        """Return the domain of a request's cookie; "" for the request's host only, None if the domain is not
+        allowed.
+        """
         domain = written.removeprefix(".").lower()
         if not domain or domain == target.host:
             return "" if not domain or target.is_address or is_public_suffix(domain) else domain
@@ -248,14 +252,15 @@ class Jars:
         return None if (self._is_like_scrapy and is_foreign) or is_public_suffix(domain) else domain
 
     def store(self, request: Request, response: Response, now_utc: NowUtc) -> None:
-        """Store the cookies that ``response`` sets and may set (RFC 6265, 5.3)."""
+        """Store the cookies that ``response`` sets, except refused cookies (RFC 6265, 5.3)."""
         fields = response.headers.getlist("Set-Cookie")
         if not fields or not self._is_enabled or request.meta_get("dont_merge_cookies"):
             return
         target, now, jar = RequestUrl.from_url(request.url), now_utc(), self._jar(request)
         self.changes += 1
         is_scrapys = self._is_like_scrapy
-        secure: dict[str, list[Cookie]] = {}  # by domain, looked up once, because a jar may have thousands
+        # by domain; each domain is looked up once, because a jar may have thousands of cookies
+        secure: dict[str, list[Cookie]] = {}
         for field in fields[:MAX_PER_DOMAIN]:
             cookie = parse_set_cookie(field, target, now, is_public_suffix, is_browsers=not is_scrapys)
             if cookie is None:
@@ -270,11 +275,11 @@ class Jars:
             jar.store(cookie, now)
 
     def jar(self, name: Hashable = None) -> Jar:
-        """Return the jar with this name, created if needed. None is the default jar."""
+        """Return the jar with this name, which is created if needed. None is the name of the default jar."""
         return self._jars.setdefault(name, Jar())
 
     def add(self, cookie: Cookie, name: Hashable = None) -> None:
-        """Store a cookie from another source, such as a file, in the jar with this name, unless it is too long."""
+        """Store a cookie from another source, such as a file, in the jar ``name``, unless the cookie is too long."""
         if is_too_long(cookie.name, cookie.value):
             return
         self.jar(name).store(cookie, _LONG_AGO)
@@ -294,7 +299,7 @@ def jar_name(request: Request) -> Hashable:
 
 
 def _text(value: object) -> str:
-    """Return a string whose characters are the bytes to send. A string is encoded as UTF-8, bytes are kept."""
+    """Return a string with one character for each byte to send. A given string is encoded as UTF-8 first."""
     if not isinstance(value, bytes):
         value = str(value).encode()
     return value.decode("latin-1")

@@ -209,8 +209,7 @@ class Headers(MutableMapping[str, str]):
         return sum(len(field) > 1 for field in self._fields.values())
 
     def items_list(self) -> list[tuple[str, str]]:
-        """Return one pair of name and value for each value. The order is that in which names, then values were
-        added.
+        """Return one pair of name and value for each value, in the order in which the names were first added.
         """
         return [(field[0], value) for field in self._fields.values() for value in field[1:]]
 

@@ -487,7 +487,9 @@ class Request:
         return request
 
     def extras(self) -> Extras:
-        """Return the headers, cookies, meta and cb_kwargs without copying them; None for each that is empty."""
+        """Return the headers, cookies, meta and cb_kwargs without copying them; None for each that does not exist
+        yet.
+        """
         return self._headers, self._given_cookies(), self._meta, self._cb_kwargs
 
     def _given_cookies(self) -> _Cookies | None:

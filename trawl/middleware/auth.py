@@ -1,7 +1,7 @@
-"""The ``Authorization`` header, sent only to the origins and domains for which credentials are configured.
+"""The ``Authorization`` header, which is sent only to the origins and domains with configured credentials.
 
-The header is set on a copy of the request, next to the wire. So it is never stored in a frontier and never copied to a
-retry or a redirect's target. A request that sets ``Authorization`` itself keeps it.
+The header is set on a copy of the request, just before the request is sent. So the header is never stored in a frontier
+and never copied to a retry or a redirect's target. A request that sets ``Authorization`` itself keeps its own header.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def load_credentials(config: Mapping[str, AuthConfig], spider: object) -> Creden
     """Read ``HTTP_AUTH`` and the spider's ``http_user``, ``http_pass`` and ``http_auth_domain``.
 
     Raises:
-        SettingsError: If a key is not an origin or domain, or an entry has neither a user nor a token, or both.
+        SettingsError: If a key is not an origin or domain, or if an entry does not have exactly one of user and token.
         SettingsError: If the spider has a user or password but no ``http_auth_domain``.
     """
     found = {_place(key, f"HTTP_AUTH[{key!r}]"): _field(value, key) for key, value in config.items()}
@@ -43,7 +43,9 @@ def load_credentials(config: Mapping[str, AuthConfig], spider: object) -> Creden
 
 
 def auth(credentials: Credentials) -> Middleware:
-    """Return middleware that adds ``Authorization`` for the origin, or else for the longest matching domain."""
+    """Return middleware that adds ``Authorization`` for the request's origin or, if it has no entry, the longest
+    domain.
+    """
     origins = {place: field for place, field in credentials.items() if "://" in place}
     domains = [(place, field) for place, field in credentials.items() if "://" not in place]
     domains.sort(key=lambda pair: -len(pair[0]))
@@ -85,7 +87,7 @@ def _place(written: object, path: str) -> str:
 
 
 def _origin_or_domain(text: str) -> str | None:
-    """Return ``text`` in normal form; None if it is neither."""
+    """Return an origin or a domain in normal form; None if ``text`` is neither."""
     try:
         if "://" not in text:
             is_domain = text and not set("/:@ ") & set(text)

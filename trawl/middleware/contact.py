@@ -30,13 +30,14 @@ def product() -> str:
     """Return trawl's name and version, the default ``User-Agent`` without a contact (RFC 9110, section 10.1.5)."""
     try:
         number = version("trawl-crawler")
-    except PackageNotFoundError:  # a checkout that is not installed
+    except PackageNotFoundError:  # trawl runs from a checkout and is not installed
         number = "0"
     return f"trawl/{number}"
 
 
 def check_contact(contact: str) -> None:
-    """Refuse a ``CONTACT`` that is neither a URL nor an e-mail address, or that a header can't carry.
+    """Raise an error if ``CONTACT`` is neither a URL nor an e-mail address, or has characters that a header can't
+    contain.
 
     Raises:
         SettingsError: If ``contact`` is not valid.
@@ -54,7 +55,7 @@ class AdvisingTransport:
     """A transport that suggests ``CONTACT`` once, when a request without a contact is sent to another machine.
 
     Args:
-        transport: The wire.
+        transport: The transport that sends the requests.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -76,5 +77,5 @@ class AdvisingTransport:
         return self._transport.send(request, on_sent)
 
     async def aclose(self) -> None:
-        """Close the wire."""
+        """Close the transport."""
         await self._transport.aclose()

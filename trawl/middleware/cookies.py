@@ -20,17 +20,17 @@ __all__ = ["cookies", "open_cookie_file", "set_cookies"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
-WRITE_GRACE = 10.0  # seconds that writing the file may take
+WRITE_GRACE = 10.0  # maximum seconds for writing the file
 
 
 @asynccontextmanager
 async def open_cookie_file(
     path: str, jars: Jars, *, blocking: Blocking, now_utc: Callable[[], datetime]
 ) -> AsyncGenerator[None, None]:
-    """Load the cookies of a file into ``jars``, and write the jars back on exit, even after cancellation.
+    """Load the cookies of a file into ``jars``. On exit, write the jars to the file, even after a cancellation.
 
-    An empty ``path`` means no file. The file is replaced as a whole, so a killed process leaves the old file intact.
-    Only the owner may read the file.
+    An empty ``path`` means no file. The file is replaced by a complete new file, so the old file stays intact if the
+    process is killed. Only the owner may read the file.
 
     Raises:
         UsageError: If the file can't be read or is not a file of cookies, or its folder does not exist.
@@ -80,7 +80,7 @@ def _write(path: str, jars: Jars, now_utc: datetime) -> None:
         text = to_netscape(jars.jar(), now_utc)
     else:
         text = to_json(jars, now_utc)
-    write_file(Path(path), text, 0o600)  # as secret as a password
+    write_file(Path(path), text, 0o600)  # only for the owner, because cookies are as secret as passwords
 
 
 def set_cookies(request: Request, header: str) -> None:
@@ -93,7 +93,7 @@ def set_cookies(request: Request, header: str) -> None:
 def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
     """Return middleware that sends the cookies of ``jars`` and stores the cookies that responses set.
 
-    Cookies are added to a copy of the request, because a retry must not send the cookies of the first attempt.
+    Cookies are added to a copy of the request, because a retry must send the cookies of its own time.
 
     Args:
         jars: The cookies.
@@ -112,7 +112,7 @@ def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
                 outcome = await fetch(sent)
             response = outcome.response
             if response is not None:
-                response.answer(request)  # spider and crawl share one meta
+                response.answer(request)  # so that the spider and the crawl use the same meta
                 jars.store(request, response, now_utc)
             if debug:
                 _log(request, header, outcome)

@@ -40,7 +40,8 @@ __all__ = [
 class MiddlewareCrawl(Protocol):
     """The crawl, as the argument of a middleware's ``from_crawler``.
 
-    A middleware that uses its time, random numbers and blocking work also runs on a test's virtual clock.
+    If a middleware gets time, random numbers and blocking work from this object, it also runs on a test's virtual
+    clock.
     """
 
     @property
@@ -72,7 +73,10 @@ class MiddlewareCrawl(Protocol):
         ...
 
     async def fetch(self, request: Request) -> Response:
-        """Send another request, which obeys the limits. Do not call this while holding a request. A checkpoint."""
+        """Send another request, which obeys the limits. A checkpoint.
+
+        Do not call this while the middleware processes a request.
+        """
         ...
 
 
@@ -94,7 +98,7 @@ def split_setting(
         user middleware.
 
     Raises:
-        SettingsError: If a name in trawl or Scrapy does not exist, or None can't have the same effect as in Scrapy.
+        SettingsError: If a name in trawl or Scrapy does not exist, or a None can't have the same effect as in Scrapy.
     """
     known: dict[str, str] = {}
     for each in built_in:
@@ -122,7 +126,8 @@ def _scrapys_path(entry: Any) -> Any:
     """Return the import path in Scrapy if the entry is a Scrapy class or its path in trawl; else the entry itself."""
     if isinstance(entry, str):
         return f"scrapy{entry.removeprefix('trawl')}" if entry.startswith("trawl.downloadermiddlewares.") else entry
-    path = getattr(entry, "__dict__", {}).get("scrapys_path")  # only of the class itself; a subclass is user code
+    # read only from the class itself, because a subclass is user code
+    path = getattr(entry, "__dict__", {}).get("scrapys_path")
     return entry if path is None else _SCRAPYS + path
 
 
@@ -176,13 +181,18 @@ def make_middleware(entry: object, crawl: object, spider: object, adapt: Adapt |
 
 
 def _is_of_another_kind(found: Any) -> bool:
-    """Return True for async functions and generators: a function of a request, for example, instead of a Fetch."""
+    """Return True for async functions and generators, which are not middleware.
+
+    For example, the function takes a request instead of a ``Fetch``.
+    """
     kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     return any(is_kind(found) for is_kind in kinds)
 
 
 def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:
-    """Return False if ``found`` can't be called with this many arguments; True if it can or that is unknown."""
+    """Return False if ``found`` can't be called with this number of arguments; True if it can, or if this is
+    unknown.
+    """
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):  # a function in C, for example
@@ -195,10 +205,10 @@ def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:
 
 
 def make_instance(entry: object, setting: str, crawl: object) -> Any:
-    """Load an entry. A class is instantiated with ``from_crawler(crawl)``, or without arguments if it lacks the method.
+    """Load an entry. A class is instantiated with ``from_crawler(crawl)``, or without arguments.
 
     Returns:
-        The object; None if its class raises ``NotConfigured``, which is logged (as a warning if it has a reason).
+        The object; None if its class raises ``NotConfigured``. The error is logged, as a warning if it has a reason.
 
     Raises:
         SettingsError: If the import path does not exist, or the class needs other arguments.
@@ -225,15 +235,15 @@ def make_instance(entry: object, setting: str, crawl: object) -> Any:
 
 
 def load_function(value: object, setting: str, *arguments: str) -> Any:
-    """Return the function that a setting names, or None for an empty setting.
+    """Return the function that a setting names; None for an empty setting.
 
     Args:
         value: The setting.
-        setting: Its name.
+        setting: The name of the setting.
         arguments: The names of the arguments of the function.
 
     Raises:
-        SettingsError: If the path does not exist, or the object can't be called with so many arguments.
+        SettingsError: If the path does not exist, or the object can't be called with this number of arguments.
     """
     if value is None or value == "":
         return None

@@ -1,14 +1,15 @@
 """The proxy of each request: the request's own proxy, a proxy of a rotating list, or the environment's proxy.
 
 Theory of operation: :class:`ProxyPool`, the policy of the list, is pure and gets the time as an argument. Working
-proxies take turns. A proxy that fails cools down, twice as long after each further failure in a row. Failures at about
-the same time count as one failure. Otherwise a proxy with fifty requests in flight would cool down for years. Only
-failures of the proxy itself count (it is unreachable, or refuses the crawler), because a host that is down is down
-through every proxy. While all proxies cool down, a request waits for the first proxy to be ready, and holds no slot.
+proxies take turns. A failed proxy is not used during its *cooldown*, which doubles with each further failure in a row.
+Failures at about the same time count as one failure. Otherwise, if a proxy failed with fifty requests in flight, its
+cooldown would take years. Only failures of the proxy itself count (the proxy is unreachable, or refuses the crawler). A
+host that is down can't be reached through any proxy, so its failures do not count. If all proxies have a cooldown, a
+request waits, without holding a slot, until the first cooldown ends.
 
-A failed proxy says nothing about the page or the site. So the request is sent through another proxy at once, and this
-does not count as a retry. The response of a banned proxy becomes an error at the wire
-(:class:`ProxyFailureTransport`), so that the throttle does not treat it as a response of the site.
+The failure of a proxy is not caused by the page or the site. So the request is sent through another proxy without
+delay, and this does not count as a retry. :class:`ProxyFailureTransport` converts the response of a banned proxy to an
+error, so that the throttle does not treat it as a response of the site.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class ProxyCooldown:
     cap: float = 3600.0
 
     def after(self, failures: int) -> float:
-        """Return the seconds to cool down after this many failures in a row."""
+        """Return the cooldown, in seconds, after this number of failures in a row."""
         return min(self.cap, self.base * 2.0 ** min(failures - 1, 64))
 
 
@@ -109,17 +110,17 @@ class ProxyPool:
         self._pushed = 0
 
     def choose(self, now: float, open_at: OpenAt = lambda name, now: now) -> str | float:
-        """Return the next proxy, or the time at which the first proxy is ready if none can be used now.
+        """Return the next proxy. If no proxy can be used now, return the time at which the first proxy is ready.
 
-        A proxy can't be used while it cools down, or while the site's scope for this proxy is closed.
+        A proxy can't be used during its cooldown, or while the site's scope for this proxy is closed.
 
         Args:
             now: The current time.
-            open_at: Returns the time from which requests to the site may use the proxy with a name.
+            open_at: Returns the time from which requests to the site may use a proxy, which is given by its name.
         """
         while self._cooling and self._cooling[0][0] <= now:
             state = heapq.heappop(self._cooling)[2]
-            if state.until > now:  # it failed again in the meantime
+            if state.until > now:  # another failure has extended the cooldown in the meantime
                 self._push(state)
             else:
                 self._ready.append(state)
@@ -134,11 +135,11 @@ class ProxyPool:
         return first
 
     def ready_at(self) -> float:
-        """Return the time at which the first proxy is not cooling down."""
+        """Return the time at which the first cooldown ends."""
         return min([state.until for state in self._all.values()])
 
     def is_ready(self, url: str, now: float) -> bool:
-        """Return True if ``url`` is a proxy of the pool and not cooling down."""
+        """Return True if ``url`` is a proxy of the pool and has no cooldown at ``now``."""
         state = self._all.get(url)
         return state is not None and state.until <= now
 
@@ -152,7 +153,7 @@ class ProxyPool:
         """Start the cooldown of a proxy that failed a request started at ``began``.
 
         Returns:
-            The cooldown in seconds; None if the failure belongs to a failure that was already counted.
+            The cooldown in seconds; None if the failure counts as part of an earlier failure.
         """
         state = self._all[url]
         if began <= state.failed_at:
@@ -167,7 +168,7 @@ class ProxyPool:
         return pause
 
     def _push(self, state: _ProxyState) -> None:
-        self._pushed += 1  # keeps the order of equal times
+        self._pushed += 1  # keeps entries with equal times in order
         heapq.heappush(self._cooling, (state.until, self._pushed, state))
 
     def __len__(self) -> int:
@@ -188,15 +189,16 @@ def proxies(
 ) -> Middleware:
     """Return middleware that sets ``request.meta["proxy"]`` if the request does not have it.
 
-    If the meta of a request has ``proxy``, even None, it is kept. A proxy that this middleware chose is chosen again.
+    If the spider has set ``proxy`` in the meta, even to None, it is kept. If this middleware has chosen the proxy for
+    an earlier attempt, it chooses a proxy again.
 
     Args:
         pool: The proxies of the list; None to use the environment's proxies.
         environment: The proxies of the environment.
-        page_tries: Maximum number of further proxies for a request after failures. Meta ``max_proxies_to_try``
-            overrides it.
+        page_tries: Maximum number of further proxies for a request whose proxy failed. Meta ``max_proxies_to_try``
+            overrides this number.
         stats: Counts failures.
-        open_at: Returns the time from which the scope of a site and a proxy of the list is open.
+        open_at: Returns the time from which the scope for a site and a proxy of the list is open.
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -209,7 +211,7 @@ def proxies(
             proxy = environment.proxy_for(request.url)
             if proxy is not None:
                 meta["proxy"] = proxy
-            elif is_chosen:  # chosen for the URL that redirected to this one
+            elif is_chosen:  # the proxy was chosen for the URL that redirected to this one
                 del meta["proxy"]
             note(request, proxy=proxy)
             return await fetch(request)
@@ -220,7 +222,10 @@ def proxies(
 
 
 def forget_chosen(request: Request) -> None:
-    """Remove a chosen proxy from a stored request unless it must be kept. The settings may have changed."""
+    """Remove a chosen proxy from a stored request unless it must be kept.
+
+    Since the request was stored, the settings may have changed.
+    """
     if _is_chosen(request) and not notes_of(request).keeps_proxy:
         del request.meta["proxy"]
         note(request, proxy=None)
@@ -228,11 +233,11 @@ def forget_chosen(request: Request) -> None:
 
 @attrs.frozen
 class Route:
-    """The network route of a request. The crawl uses the same route for requests that it creates for this one.
+    """The network route of a request. If the crawl creates other requests for this request, they use the same route.
 
     Attributes:
-        meta: The request's proxy, session and local address, if set. A proxy that was chosen from the list is left out,
-            because each request gets its own.
+        meta: The request's proxy, session and local address, if set. A proxy chosen from the list is left out, because
+            each request gets its own proxy.
         headers: Credentials for the proxy.
     """
 
@@ -274,7 +279,8 @@ async def _rotated(
     note(request, proxy=chosen, through=f"{site} via {pool.name(chosen)}", keeps_proxy=False)
     outcome = await fetch(request)
     error = outcome.error
-    if error is None and outcome.response is None:  # may wait for the proxy's scope, set by a manager
+    # it was not sent: it may have to wait for the proxy's scope, which a manager has set
+    if error is None and outcome.response is None:
         note(request, keeps_proxy=True)
     if not (isinstance(error, ProxyFailed) and error.is_of_proxy):
         if outcome.response is not None and not outcome.is_cached:
@@ -296,7 +302,7 @@ async def _rotated(
 
 
 def _try_another_proxy(request: Request, outcome: Outcome, error: ProxyFailed, max_tries: int) -> Outcome:
-    """Send a request whose proxy failed through another proxy, at most ``max_tries`` times."""
+    """Set a new attempt through another proxy as the next step, at most ``max_tries`` times per request."""
     times = request.meta_get("proxy_retry_times", 0)
     wanted = request.meta_get("max_proxies_to_try")
     if times < (max_tries if wanted is None else min(max_tries, wanted)):
@@ -310,11 +316,11 @@ def _try_another_proxy(request: Request, outcome: Outcome, error: ProxyFailed, m
 
 
 class ProxyFailureTransport:
-    """A transport that reports a refusal of a banned proxy as an error of the proxy, not as a response of the site.
+    """A transport that reports the response of a banned proxy as an error of the proxy, not as a response of the site.
 
     Args:
-        transport: The wire.
-        codes: Status codes that mean a ban of a proxy of the list, in addition to 407.
+        transport: The transport that sends the requests.
+        codes: Status codes, in addition to 407, that mean that the server has banned a proxy of the list.
     """
 
     def __init__(self, transport: Transport, codes: Collection[int]) -> None:
@@ -322,7 +328,7 @@ class ProxyFailureTransport:
         self._codes = frozenset({PROXY_AUTHENTICATION_REQUIRED, *codes})
 
     async def send(self, request: Request, on_sent: Callable[[], Any]) -> Outcome:
-        """Send ``request``. ``on_sent`` is called when it is written to the wire. A checkpoint."""
+        """Send ``request``. ``on_sent`` is called when the request is about to be written. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         response = outcome.response
         if response is not None and response.status in self._codes and _is_chosen(request):
@@ -332,7 +338,7 @@ class ProxyFailureTransport:
         return outcome
 
     async def aclose(self) -> None:
-        """Close the wire."""
+        """Close the transport."""
         await self._transport.aclose()
 
 

@@ -1,8 +1,8 @@
 """Redirects (RFC 9110, 15.4) and refreshes (HTML, 4.2.5.3): the target replaces the request in the frontier.
 
-docs/explanation/redirects.md has a table of the carried and dropped parts of a request. A page that only reloads
-itself is not followed, because that would never end. A page that sets a cookie and reloads itself is followed once, as
-in browsers.
+docs/explanation/redirects.md has a table of the parts of a request that its target keeps or loses. If a page only
+reloads itself, the reload is not followed, because it would never end. If a page sets a cookie and reloads itself, the
+reload is followed once, as in browsers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STATUSES = frozenset({301, 302, 303, 307, 308})
 CREDENTIAL_HEADERS = ("Authorization", "Cookie", "Proxy-Authorization")  # never sent to another origin
 ORIGIN_HEADERS = ("Host", "Origin")  # valid for one origin only
 
-BODY_HEADERS = (  # dropped with the body (Fetch, 4.4, 12)
+BODY_HEADERS = (  # dropped if the body is dropped (Fetch, 4.4, 12)
     "Content-Encoding",
     "Content-Language",
     "Content-Length",
@@ -51,12 +51,13 @@ BODY_HEADERS = (  # dropped with the body (Fetch, 4.4, 12)
 )
 
 HEAD_BYTES = 4096  # the part of a page that is searched for a refresh
-# Starts with one fixed byte, because that is found faster than two alternatives. Matches attributes as browsers do.
+# The pattern starts with one fixed byte, because a search for one byte is faster than a search for two. It matches
+# attributes as browsers do.
 _METAS = re.compile(rb"<[mM][eE][tT][aA][\s/](?:[^>\"']++|\"[^\"]*+\"|'[^']*+'|[\"'])*+")
 
 _ASCII = "".join(map(chr, range(128)))
 
-REASON = "meta refresh"  # the entry of a refresh in ``redirect_reasons``
+REASON = "meta refresh"  # the value that stands for a refresh in ``redirect_reasons``
 
 
 def redirect(
@@ -93,11 +94,11 @@ def _follow(
     settings: MiddlewareSettings,
     now_utc: NowUtc,
 ) -> None:
-    """Set the next request of ``outcome``, or its error."""
+    """Set the next request of ``outcome``, or set its error if the redirect must not be followed."""
     try:
         url = _target(request.url, location)
     except ValueError:
-        return  # not a URL; the response goes to the spider unchanged
+        return  # the target is not a URL, so the spider gets the response
     if scheme_of(url) not in FETCHED_SCHEMES:
         cause = f"redirected to {url!r}, which is not fetched"
         outcome.response, outcome.error = None, UnsupportedScheme(cause, url=request.url, method=request.method)
@@ -123,14 +124,14 @@ def _set_target(
 
 
 def _location(response: Response) -> str:
-    """Return the first ``Location``. Several are not valid, and usually repeat the same value."""
+    """Return the first ``Location``. Several headers are not valid, but usually have the same value."""
     return next(iter(response.headers.getlist("Location")), "")
 
 
 def _target(url: str, location: str) -> str:
-    """Return the URL of ``Location``, with the request's fragment unless it has its own (RFC 9110, 10.2.2).
+    """Return the URL of ``Location``. If it has no fragment, add the fragment of the request's URL (RFC 9110, 10.2.2).
 
-    Bytes that are not ASCII are percent-encoded unchanged, whatever their encoding, as in browsers.
+    Non-ASCII bytes are percent-encoded without a conversion to another encoding, as in browsers.
     """
     target = join_url(url, location if location.isascii() else quote(field_bytes(location), safe=_ASCII))
     fragment = url.partition("#")[2]
@@ -151,7 +152,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
     if _becomes_get(method, status):
         method, body = "GET", b""
         _drop(headers, BODY_HEADERS)
-    meta = {key: value for key, value in request.meta.items() if key != "delay"}  # the delay has passed
+    meta = {key: value for key, value in request.meta.items() if key != "delay"}  # drop the delay, which has passed
     target = request.replace(
         url=url,
         method=method,
@@ -167,14 +168,16 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
     )
     set_notes(target, notes_of(request).for_target())
     is_same_origin = origin_of(url) == origin_of(request.url)
-    # The request's own cookies are in the jar, where the redirect may have changed them.
+    # If the request's own cookies are in the jar, drop them here, because the redirect may have changed them in the
+    # jar.
     is_in_jar = has_jar and not request.meta_get("dont_merge_cookies")
     if request.cookies and (is_in_jar or not is_same_origin):
         target = target.replace(cookies=None)
     if not is_same_origin:
         _drop(target.headers, CREDENTIAL_HEADERS + ORIGIN_HEADERS)
         if (referer := target.headers.get("Referer")) is not None:
-            shortened = POLICIES["strict-origin-when-cross-origin"](referer, url)  # the default (Referrer Policy, 8.3)
+            # the default policy (Referrer Policy, 8.3)
+            shortened = POLICIES["strict-origin-when-cross-origin"](referer, url)
             if shortened is None:
                 del target.headers["Referer"]
             else:
@@ -208,8 +211,8 @@ def meta_refresh(settings: MiddlewareSettings) -> Middleware:
 
     The header ``Refresh`` takes precedence over the page's ``<meta>``.
 
-    Like :func:`~trawl.middleware.redirect.redirect`, it uses ``REDIRECT_MAX_TIMES``, ``REDIRECT_PRIORITY_ADJUST``, meta
-    ``dont_redirect`` and the meta keys of redirects.
+    Like :func:`~trawl.middleware.redirect.redirect`, the middleware uses ``REDIRECT_MAX_TIMES``,
+    ``REDIRECT_PRIORITY_ADJUST``, meta ``dont_redirect`` and the meta keys of redirects.
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -249,7 +252,9 @@ def _follow_refresh(request: Request, response: Response, outcome: Outcome, sett
 
 
 def _refresh(response: Response, ignored: tuple[str, ...]) -> tuple[float, str] | None:
-    """Return the seconds and URL of the first valid refresh, in the header or else in the page; None if none."""
+    """Return the seconds and the URL of the first valid refresh, from the header or else from the page; None if
+    none.
+    """
     for field in response.headers.getlist("Refresh")[:1]:
         if (declared := _joined(response.url, field)) is not None:
             return declared
@@ -266,7 +271,7 @@ def _may_refresh(body: bytes) -> bool:
 
 
 def _joined(base: str, value: str) -> tuple[float, str] | None:
-    """Return a declared refresh with its URL; None if it is not valid."""
+    """Return the seconds and the absolute URL of a declared refresh; None if it is not valid."""
     declared = parse_refresh(value)
     try:
         return None if declared is None else (declared[0], join_url(base, declared[1]))
@@ -275,7 +280,7 @@ def _joined(base: str, value: str) -> tuple[float, str] | None:
 
 
 def _is_reload(request: Request, response: Response, url: str) -> bool:
-    """Return True if a page refers to itself without setting a cookie, or for the second time."""
+    """Return True if a page reloads itself without setting a cookie, or reloads itself for the second time."""
     if url.partition("#")[0] != request.url.partition("#")[0]:
         return False
     return "set-cookie" not in response.headers or request.url in request.meta_get("redirect_urls", ())

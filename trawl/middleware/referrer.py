@@ -1,7 +1,7 @@
 """The ``Referer`` header of followed links (W3C Referrer Policy).
 
-It is set when a callback's request is admitted, because the page is known at that time and the header is stored with
-the request. For a redirect's target, :func:`~trawl.middleware.redirect.redirected` shortens the header.
+The header is set when a request from a callback is admitted. At that time, the page is known, and the header can be
+stored with the request. For a redirect's target, :func:`~trawl.middleware.redirect.redirected` shortens the header.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ POLICIES: Mapping[str, Policy] = {
 }
 """The policies by name (Referrer Policy, 3), and Scrapy's default."""
 
-_BY_ORIGIN = tuple(POLICIES.values())  # these depend only on the target's origin
+_BY_ORIGIN = tuple(POLICIES.values())  # the results of these policies depend only on the target's origin
 _SCRAPYS = "scrapy.spidermiddlewares.referer."
 
 
@@ -90,8 +90,8 @@ def load_referrer_policy(value: object, path: str = "REFERRER_POLICY", *, import
     Args:
         value: A name, Scrapy's class of a policy, a function, or the path of a function.
         path: The setting or key, for messages.
-        imports: True if the value may be the path of a function. A stored request must not name code to import, because
-            another person may have written the job.
+        imports: True if the value may be the path of a function. It is False for a stored request, which must not name
+            code to import, because another person may have written the job.
 
     Raises:
         SettingsError: If the policy does not exist.
@@ -137,7 +137,7 @@ class Referrer:
         self._shared: SharedHeaders | None = None
 
     def refer(self, request: Request, response: Response) -> None:
-        """Set the header of a request found on a page, unless the request has one or sets it to None."""
+        """Set the header of a request found on a page, unless the request has the header or sets it to None."""
         named = request.meta_get("referrer_policy")
         if named is None:
             policy = self._said_by(response)
@@ -148,7 +148,7 @@ class Referrer:
             request.share_headers(shared)
 
     def _field(self, policy: Policy, page: str, target: str) -> SharedHeaders | None:
-        """Return the header. Links of a page with the same header share it."""
+        """Return the header as an object that all links of the page with the same header share; None for no header."""
         key = (policy, page, origin_of(target) if policy in _BY_ORIGIN else target)
         if key != self._key:
             told = policy(page, target) if scheme_of(page) in {"http", "https"} else None
@@ -157,7 +157,9 @@ class Referrer:
         return self._shared
 
     def _said_by(self, response: Response) -> Policy:
-        """Return the page's policy, the last known policy in ``Referrer-Policy`` (Referrer Policy, section 8.1)."""
+        """Return the page's policy: the last policy in ``Referrer-Policy`` that trawl knows (Referrer Policy, section
+        8.1).
+        """
         said = ", ".join(response.headers.getlist("Referrer-Policy"))
         known = [name for token in said.lower().split(",") if (name := token.strip()) in POLICIES]
         return POLICIES[known[-1]] if known else self._policy

@@ -1,8 +1,9 @@
 """Retries of requests that failed temporarily, and the budget that limits their share of the traffic.
 
-In an outage, retries multiply the traffic at the worst time for the server. So each first attempt adds a share to the
-budget, and each retry takes one from it. A small reserve allows retries at the start. The balance is at most the
-reserve plus the share of a hundred requests, so that a long time without failures does not pay for an outage.
+In an outage, retries multiply the traffic at the worst time for the server. So each first attempt adds a fraction of a
+retry to the budget, and each retry takes one retry from the budget. A small initial balance (the reserve) allows
+retries at the start. The balance is at most the reserve plus the fractions of a hundred requests. So after a long time
+without failures, the budget still limits the retries in an outage.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ logger: logging.Logger = logging.getLogger("trawl.middleware")
 Predicate = Callable[[Request, Response | None, Exception | None], bool | None]
 """The type of ``RETRY_PREDICATE``. Returns True to retry a request, False to give up, None for the default rules."""
 
-MAX_HOSTS = 10_000  # maximum number of budgets; the oldest is dropped and would start again with its reserve
+MAX_HOSTS = 10_000  # maximum number of budgets; above it, the oldest is dropped
 
 
 class RetryBudget:
@@ -51,7 +52,7 @@ class RetryBudget:
 
     def spend(self) -> bool:
         """Spend one retry. Returns False if the budget is used up."""
-        # Ten shares of 0.1 add up to 0.9999999999999999.
+        # Allow for rounding, because ten shares of 0.1 add up to 0.9999999999999999.
         if self.balance < 1.0 - 1e-9:
             return False
         self.balance -= 1.0
@@ -59,7 +60,7 @@ class RetryBudget:
 
 
 class RetryBudgets:
-    """The budgets of a crawl: one, or one for each host.
+    """The budgets of a crawl: one for all hosts, or one for each host.
 
     Args:
         share: Number of retries per first attempt.
@@ -95,17 +96,18 @@ def retry(
 ) -> Middleware:
     """Return middleware that sends a failed request again, at most ``RETRY_TIMES`` times.
 
-    Status codes in ``RETRY_HTTP_CODES`` and errors with ``is_retryable`` are failures. The delay doubles each time. A
-    throttling trigger is retried whatever its status code, behind other requests with its priority and without its own
-    delay, because its scope delays it. Responses that the throttle excuses (a 429, an outage) do not count as retries,
-    unless ``RETRY_TIMES`` is 0, because then nothing is sent twice. Requests that the throttle gives up are not
-    retried. Meta ``dont_retry`` disables retries.
+    Status codes in ``RETRY_HTTP_CODES`` and errors with ``is_retryable`` are failures. The delay doubles with each
+    retry. A request that got a throttling trigger is retried whatever the status code is. Its retry is queued behind
+    other requests with the same priority, and has no delay of its own, because the scope delays it. A retry after an
+    excused outcome (a 429, an outage) does not count. But if ``RETRY_TIMES`` is 0, nothing is sent twice, even after an
+    excused outcome. Requests that the throttle has given up are not retried. Meta ``dont_retry`` disables retries.
 
     Args:
         settings: Times, status codes, delays and the budget.
         rng: Draws the jitter.
-        predicate: Overrides status codes and errors unless it returns None. Not called for excused responses.
-        stats: Counts requests given up after their last attempt (``retry_max_reached``), and retries refused by the
+        predicate: Decides whether to retry; None as its result leaves the decision to status codes and errors. Not
+            called for excused outcomes.
+        stats: Counts requests that failed in their last attempt (``retry_max_reached``), and retries refused by the
             budget (``retry_budget_spent``).
     """
     codes = frozenset(settings.retry_http_codes)
@@ -117,9 +119,11 @@ def retry(
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
             outcome = await fetch(request)
-            if not (outcome.is_heard or outcome.is_cached):  # from user code; the throttle must process it first
+            # The outcome is from user code, and the throttle must process it first.
+            if not (outcome.is_heard or outcome.is_cached):
                 return outcome
-            has_ended = outcome.response is not None or outcome.error is not None  # otherwise it was not sent
+            # if neither, the request was not sent
+            has_ended = outcome.response is not None or outcome.error is not None
             if budgets is not None and has_ended and not request.meta_get("retry_times"):
                 budgets.for_host(host_scope(request.url)).tried()
             if outcome.then is not None or request.meta_get("dont_retry"):
@@ -149,10 +153,10 @@ def get_retry_request(
     max_retry_times: int | None = None,
     priority_adjust: int | None = None,
 ) -> Request | None:
-    """Return a request to send again, for a callback that can't use its response; None after the last attempt.
+    """Return the request for another attempt; None after the last attempt. For callbacks that can't use a response.
 
-    Yield the result like any other request of a callback. Its attempts are counted together with the crawl's own
-    retries.
+    Yield the result like any other request of a callback. These attempts and the crawl's own retries are counted
+    together.
 
     Args:
         request: The request to repeat, ``response.request``.
@@ -161,7 +165,7 @@ def get_retry_request(
         max_retry_times: Maximum number of retries; None for meta ``max_retry_times``, or else ``RETRY_TIMES``.
         priority_adjust: Number added to the priority; None for ``RETRY_PRIORITY_ADJUST``.
     """
-    crawl = getattr(spider, "crawler", None) or spider.crawl  # spider.crawler exists before the crawl runs
+    crawl = getattr(spider, "crawler", None) or spider.crawl  # before the crawl runs, there is only spider.crawler
     settings, stats = spider.settings, crawl.stats
     again = _once_more(request, reason, max_retry_times, settings["RETRY_TIMES"])
     if again is None:
@@ -174,7 +178,7 @@ def get_retry_request(
 
 
 def _pay(budgets: RetryBudgets, request: Request, outcome: Outcome, stats: Stats | None) -> None:
-    """Spend a retry from the budget, or make the failure final."""
+    """Spend a retry from the budget. If the budget is used up, make the failure final."""
     if budgets.for_host(host_scope(request.url)).spend():
         return
     outcome.then = None
@@ -186,7 +190,7 @@ def _pay(budgets: RetryBudgets, request: Request, outcome: Outcome, stats: Stats
 def _cause(request: Request, outcome: Outcome, codes: frozenset[int], predicate: Predicate | None) -> str | None:
     """Return the reason for another attempt; None if the request must not be retried."""
     response = outcome.response
-    error: Exception | None = outcome.error  # any class, because a Scrapy-style middleware may have raised it
+    error: Exception | None = outcome.error  # a Scrapy-style middleware may have raised any exception
     if predicate is not None and (isinstance(error, DownloadError) or not isinstance(error, IgnoreRequest)):
         said = predicate(request, response, error)
         if said is not None:
@@ -214,7 +218,7 @@ def _again(
 
 
 def _max_times(request: Request, default: int) -> int:
-    """Return the maximum number of retries of a request: its meta's value, or else ``default``."""
+    """Return the maximum number of retries of a request: the number in its meta, or else ``default``."""
     own: int | None = request.meta_get("max_retry_times")
     return default if own is None else own
 

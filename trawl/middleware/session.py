@@ -1,8 +1,8 @@
 """Named sessions. Each has its own cookies, throttling scope and, optionally, proxy and headers.
 
-Meta ``session`` puts a request into a session. The request uses the cookie jar with that name, and counts toward the
-scope ``session:NAME`` in addition to its other scopes. So two logins, or two proxies, have separate limits, and the
-limits of the site still apply.
+Meta ``session`` puts a request into a session. The request uses the cookie jar with the session's name, and counts
+toward the scope ``session:NAME`` in addition to its other scopes. So two logins, or two proxies, have separate limits,
+while the limits of the site apply to both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Session:
 
     Attributes:
         name: Name of the session, the value of meta ``session`` in its requests.
-        proxy: Default proxy of the session's requests, or None.
+        proxy: Default proxy of the session's requests; None if there is none.
         headers: Default headers of the session's requests.
     """
 
@@ -72,7 +72,7 @@ class Session:
         return self._jars.jar(self.name)
 
     def set_cookie(self, name: str, value: str, *, url: str) -> None:
-        """Store a cookie from elsewhere (a browser, for example) for the host of ``url`` and all its paths."""
+        """Store a cookie from another source, such as a browser, for all paths on the host of ``url``."""
         self._jars.add(Cookie(name, value, host_of(url).rstrip(".")), self.name)
 
     def apply(self, request: Request) -> None:
@@ -85,7 +85,7 @@ class Session:
         request.headers.fill(self.headers)
 
     def remove(self, request: Request) -> None:
-        """Remove the proxy and headers that :meth:`apply` set, because the request left the session."""
+        """Remove the proxy and headers that :meth:`apply` has set, because the request is no longer in the session."""
         note(request, session=None)
         if self.proxy is not None and request.meta.get("proxy") == self.proxy:
             del request.meta["proxy"]
@@ -118,11 +118,11 @@ class Sessions:
         proxy: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Session:
-        """Return the session with this name, created if needed. Arguments other than None replace its options.
+        """Return the session with this name, which is created if needed. Each argument except None replaces an option.
 
         Args:
             name: Name of the session.
-            crawl: Sends the direct fetches of a new session; None if it can't fetch.
+            crawl: Sends the direct fetches of a new session; None if the session can't fetch.
             proxy: Default proxy of the session's requests.
             headers: Default headers of the session's requests.
 
@@ -144,7 +144,9 @@ class Sessions:
         return session
 
     def apply(self, request: Request) -> None:
-        """Set the proxy and headers of the request's session, and remove those of its previous session."""
+        """Set the proxy and headers of the request's session, and remove the proxy and headers of its previous
+        session.
+        """
         name, before = request.meta_get("session"), notes_of(request).session
         if before is not None and before != name and (former := self._sessions.get(before)) is not None:
             former.remove(request)

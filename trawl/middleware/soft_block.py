@@ -1,8 +1,8 @@
 """Soft blocks: refusals that look like pages, such as a captcha with status 200.
 
-The user's detector is called next to the wire, before the throttle processes the response. A refusal becomes a
-:class:`~trawl.errors.SoftBlocked` error, which triggers backoff. The scopes slow down, and the request is sent again.
-After the last attempt, the errback gets the error, which contains the page.
+The user's detector is called directly after the transport has read the response, before the throttle processes the
+response. A refusal is converted to a :class:`~trawl.errors.SoftBlocked` error, which triggers backoff: the scopes slow
+down, and the request is sent again. After the last attempt, the errback gets the error, which contains the page.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class SoftBlockTransport:
     """A transport that turns soft blocks into errors.
 
     Args:
-        transport: The wire.
-        detector: Returns true for a refusal. If it fails, the failure is logged and the response is used as a page.
+        transport: The transport that sends the requests.
+        detector: Returns true for a refusal. If the detector raises an exception, the exception is logged and the
+            response counts as a page.
     """
 
     def __init__(self, transport: Transport, detector: Detector) -> None:
@@ -37,7 +38,7 @@ class SoftBlockTransport:
         self._detector = detector
 
     async def send(self, request: Request, on_sent: Callable[[], Any]) -> Outcome:
-        """Send ``request``. ``on_sent`` is called when it is written to the wire. A checkpoint."""
+        """Send ``request``. ``on_sent`` is called when the request is about to be written. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         response = outcome.response
         if response is not None and self._is_refusal(request, response):
@@ -45,7 +46,7 @@ class SoftBlockTransport:
         return outcome
 
     async def aclose(self) -> None:
-        """Close the wire."""
+        """Close the transport."""
         await self._transport.aclose()
 
     def _is_refusal(self, request: Request, response: Response) -> bool:

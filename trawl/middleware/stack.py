@@ -1,9 +1,10 @@
-"""The middleware of a crawl: the built-in list, which users extend, with its cookies, sessions and cache.
+"""The middleware of a crawl (the built-in list, which users extend), with the crawl's cookies, sessions and cache.
 
 The order numbers are the same as in Scrapy, so that ``DOWNLOADER_MIDDLEWARES`` of a moved project keeps its order. The
-lowest number is outermost, next to the engine. The highest number is innermost, next to the wire.
+middleware with the lowest number is outermost, next to the engine. The middleware with the highest number is innermost,
+next to the transport.
 
-Imported only by the package's ``__init__``, from which the engine imports :func:`open_middleware_stack`.
+Only the package's ``__init__`` imports this module. The engine imports :func:`open_middleware_stack` from there.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ __all__ = [
 
 
 def default_header_fields(settings: MiddlewareSettings) -> Headers:
-    """Return ``DEFAULT_REQUEST_HEADERS`` and ``USER_AGENT``. A ``User-Agent`` in the first takes precedence."""
+    """Return the default headers, with ``USER_AGENT`` unless ``DEFAULT_REQUEST_HEADERS`` has a ``User-Agent``."""
     fields = _own_fields(settings)
     if _user_agent_of(settings):
         fields["User-Agent"] = settings.user_agent
@@ -63,15 +64,15 @@ def default_header_fields(settings: MiddlewareSettings) -> Headers:
 
 
 def _user_agent_of(settings: MiddlewareSettings) -> str:
-    """Return ``USER_AGENT``; "" if ``DEFAULT_REQUEST_HEADERS`` decides the header."""
+    """Return ``USER_AGENT``; "" if ``DEFAULT_REQUEST_HEADERS`` contains the header."""
     return "" if "user-agent" in {name.lower() for name in settings.default_request_headers} else settings.user_agent
 
 
 def default_headers(fields: Headers) -> Middleware:
-    """Return middleware that adds headers that a request does not set. A request sets None to omit a header."""
+    """Return middleware that adds the headers in ``fields`` that a request does not set. None omits a header."""
 
     def around(fetch: Fetch) -> Fetch:
-        def send(request: Request) -> Awaitable[Outcome]:  # not async, because there is nothing to do afterwards
+        def send(request: Request) -> Awaitable[Outcome]:  # needn't be async, because nothing follows the call
             request.headers.fill(fields)
             return fetch(request)
 
@@ -93,10 +94,10 @@ class MiddlewareContext:
         now_utc: Returns the wall time, for cookies and dates in headers.
         jars: The cookies.
         handled_statuses: Status codes that the spider handles itself.
-        spider: The spider, for ``http_user`` and so on; None without a spider.
+        spider: The spider, whose ``http_user`` and similar attributes are read; None without a spider.
         stats: The statistics; None without statistics.
         crawl: The argument of ``from_crawler`` of user classes.
-        innermost: The cache's middleware, next to the wire; None without a cache.
+        innermost: The cache's middleware, next to the transport; None without a cache.
         removed: Names of disabled built-in middleware.
         adapt: Converts objects with Scrapy's methods to middleware; None to reject such objects.
         open_at: Returns the time from which a throttling scope is open.
@@ -123,7 +124,7 @@ class BuiltInMiddleware:
     Attributes:
         name: Name in ``DOWNLOADER_MIDDLEWARES``, to move or disable the middleware.
         order: Position in the list.
-        make: Creates the middleware; returns None if the settings give it nothing to do.
+        make: Creates the middleware; returns None if the settings make it unnecessary.
         scrapys: Scrapy's class with the same purpose. Its path is accepted as a name too.
     """
 
@@ -149,7 +150,9 @@ class MiddlewareEntry:
 
     @property
     def may_respond(self) -> bool:
-        """True for one with Scrapy's ``process_request``, which may return a response instead of sending anything."""
+        """True if the middleware has Scrapy's ``process_request``, which may return a response, so that nothing is
+        sent.
+        """
         return getattr(self.middleware, "may_respond", False) is True
 
 
@@ -217,9 +220,9 @@ BUILT_IN: tuple[BuiltInMiddleware, ...] = (
     BuiltInMiddleware("user_agent", 500, _user_agent, "useragent.UserAgentMiddleware"),
     BuiltInMiddleware("retry", 550, _retry, "retry.RetryMiddleware"),
     BuiltInMiddleware("meta_refresh", 580, _meta_refresh, "redirect.MetaRefreshMiddleware"),
-    # Outside the cookies, so that a redirect's own Set-Cookie is stored before its target is requested.
+    # Outside of the cookies, so that the cookies in a redirect's response are stored before the target is requested.
     BuiltInMiddleware("redirect", 600, _redirect, "redirect.RedirectMiddleware"),
-    # Inside all middleware that creates new requests from a request, so that the new ones have no credentials.
+    # Inside of all middleware that creates requests from other requests, so that credentials are not copied.
     BuiltInMiddleware("auth", 650, _auth, "httpauth.HttpAuthMiddleware"),
     BuiltInMiddleware("cookies", 700, _cookies, "cookies.CookiesMiddleware"),
     BuiltInMiddleware("proxies", 750, _proxies, "httpproxy.HttpProxyMiddleware"),
@@ -246,13 +249,13 @@ def layers(context: MiddlewareContext) -> list[MiddlewareEntry]:
         middleware = None if order is None else each.make(context)
         if order is not None and middleware is not None:
             found.append(MiddlewareEntry(each.name, order, middleware))
-    found.sort(key=lambda layer: layer.order)  # stable: at equal order, user middleware is outside
+    found.sort(key=lambda layer: layer.order)  # the sort is stable, so user middleware is outside at equal order
     logger.debug("middleware, outermost first: %s", ", ".join(f"{layer.name} {layer.order:g}" for layer in found))
     return found
 
 
 def compose(middleware: Iterable[Middleware], fetch: Fetch) -> Fetch:
-    """Wrap ``fetch`` in ``middleware``, the first one outermost.
+    """Wrap ``fetch`` in ``middleware``. The first middleware becomes the outermost.
 
     Raises:
         SettingsError: If a middleware returns something that can't be called.
@@ -277,11 +280,11 @@ class MiddlewareStack:
 
     Attributes:
         settings: The settings.
-        spider: The spider, for ``http_user`` and ``handle_httpstatus_list``.
+        spider: The spider, whose ``http_user`` and ``handle_httpstatus_list`` are read.
         jars: The cookies.
         sessions: The named sessions.
-        cache: The cache, or None.
-        prepare: Called with each admitted request and the response that contained it.
+        cache: The cache; None if it is disabled.
+        prepare: Function that is called with each admitted request and the response from which the request was created.
         adapt: Converts objects with Scrapy's methods to middleware; None to reject such objects.
     """
 
@@ -320,7 +323,7 @@ class MiddlewareStack:
         return layers(context)
 
     def wire(self, transport: Transport) -> Transport:
-        """Wrap the transport with the detection of banned proxies and of soft blocks.
+        """Return the transport, wrapped so that it detects banned proxies and soft blocks.
 
         Raises:
             SettingsError: If ``SOFT_BLOCK_DETECTOR`` does not name a callable.
@@ -380,7 +383,7 @@ async def open_middleware_stack(
 
 
 def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
-    """Return the function for admitted requests. It applies their session and sets ``Referer``."""
+    """Return the function that applies the session of an admitted request and sets its ``Referer``."""
     referrer = Referrer(load_referrer_policy(settings.referrer_policy)) if settings.referer_enabled else None
 
     def prepare(request: Request, source: Response | None) -> None:
@@ -393,7 +396,7 @@ def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
 
 
 def _dress(settings: MiddlewareSettings, jars: Jars, now_utc: Callable[[], datetime]) -> Callable[[Request], Request]:
-    """Return a function that adds default headers and cookies, for a cache lookup ahead of the middleware."""
+    """Return a function that adds default headers and cookies, for a cache lookup before the middleware runs."""
     defaults = default_header_fields(settings)
 
     def dress(request: Request) -> Request:

@@ -1,7 +1,8 @@
 """Responses to requests for robots.txt that a job stores for its next run.
 
-A job stores responses and not parsed rules, because rules depend on the release and the settings. The size of the cache
-is limited. Long files are not stored, and the oldest files are dropped. Missing files are fetched again.
+A job stores responses instead of parsed rules, because the rules depend on the release and the settings. The size of
+the cache is limited. Long files are not stored, and the oldest files are dropped. A file that is not in the cache is
+fetched again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class RobotsEntry(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         status: Status code after redirects.
         body: The file; empty unless the status code is 2xx.
-        expires_at: Time at which to fetch the file again: event loop time in memory, epoch seconds in a job.
+        expires_at: Time at which the file is fetched again, in seconds: event loop time in memory, time since the epoch
+            in a job.
     """
 
     status: int
@@ -41,7 +43,7 @@ class RobotsCache:
         self._bytes = 0
 
     def store(self, origin: str, status: int, body: bytes, expires_at: float) -> None:
-        """Store an origin's response. It replaces an earlier response."""
+        """Store an origin's response, which replaces an earlier response of the origin."""
         self._drop(origin)
         body = body if 200 <= status < 300 else b""
         if len(body) > MAX_BODY_BYTES:
@@ -57,7 +59,7 @@ class RobotsCache:
         return answer if answer is not None and answer.expires_at > now else None
 
     def to_state(self, now: float, ahead: float) -> dict[str, RobotsEntry]:
-        """Return the fresh responses for a job. ``ahead`` is the difference from event loop time to epoch seconds."""
+        """Return the unexpired responses, for a job. ``ahead`` is added to event loop times to get epoch seconds."""
         return {
             origin: RobotsEntry(answer.status, answer.body, answer.expires_at + ahead)
             for origin, answer in self._by_origin.items()
@@ -65,12 +67,16 @@ class RobotsCache:
         }
 
     def restore(self, state: dict[str, RobotsEntry], ahead: float, latest: float) -> None:
-        """Load the responses of a job. An expiry after ``latest`` (the clock was set back) is reduced to it."""
+        """Load the responses of a job. If one expires after ``latest``, the clock was set back, and it expires at
+        ``latest``.
+        """
         for origin, answer in state.items():
             self.store(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
-        """Forget the responses of origins for which ``is_gone`` returns true. Another process owns them now."""
+        """Drop the responses of origins for which ``is_gone`` returns true, because another process owns the origins
+        now.
+        """
         for origin in [origin for origin in self._by_origin if is_gone(origin)]:
             self._drop(origin)
 

@@ -6,11 +6,11 @@
     4xx, too many redirects  allow all    there is no robots.txt (RFC 9309, 2.3.1.3)
     5xx, no response         disallow all for a while, then fetch it again (RFC 9309, 2.3.1.4)
 
-A 429 counts as a 4xx here. The throttle slows down the host because of it.
+A 429 counts as a 4xx here. In addition, it makes the throttle slow down the host.
 
-A site writes both the rules and the URLs, so the work is limited, and is counted in steps instead of seconds. Parsing
-yields after each step, so that the caller can let other tasks run. If a lookup needs more than
-:data:`~trawl.robots.MAX_STEPS` steps, the URL is disallowed.
+A site controls both the rules and the URLs, so the time for parsing and lookups must be limited. It is counted in steps
+instead of seconds. The parser yields after each step, so that the caller can let other tasks run. If a lookup needs
+more than :data:`~trawl.robots.MAX_STEPS` steps, the URL is disallowed.
 """
 
 from __future__ import annotations
@@ -99,9 +99,10 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 def as_utf8(body: bytes, content_type: str | None) -> bytes:
     """Return a robots.txt in UTF-8.
 
-    A file must be UTF-8 (RFC 9309, 2.3), so valid UTF-8 is never decoded as another encoding. Otherwise a byte order
-    mark or the charset of ``content_type`` decides, as for pages (:func:`trawl.http.content.decode_body`). Without
-    these, the bytes are kept, because the URLs of such a site have the same bytes.
+    A file must be UTF-8 (RFC 9309, 2.3), so valid UTF-8 is never decoded as another encoding. If the file is not valid
+    UTF-8, its byte order mark or the charset of ``content_type`` decides, as for pages
+    (:func:`trawl.http.content.decode_body`). If it has neither, the bytes are kept, because the URLs of such a site
+    have the same bytes.
     """
     body = _whole_lines(body)
     if not body.startswith(_UTF16_MARKS):
@@ -117,7 +118,9 @@ def as_utf8(body: bytes, content_type: str | None) -> bytes:
 
 
 def _whole_lines(body: bytes) -> bytes:
-    """Return the complete lines within the size limit, because half of a rule is a different rule."""
+    """Return the complete lines within the size limit. An incomplete line is left out, because it would be another
+    rule.
+    """
     if len(body) < MAX_PARSED_BYTES:
         return body
     return body[: max(body.rfind(end, 0, MAX_PARSED_BYTES) for end in (b"\n", b"\r")) + 1]
@@ -152,8 +155,8 @@ class RobotsFile:
     """The decision for one origin.
 
     Attributes:
-        crawl_delay: Longest ``Crawl-delay`` of the crawler's group, in seconds; None if it has none.
-        expires_after: Seconds after which to fetch the file again.
+        crawl_delay: Longest ``Crawl-delay`` of the crawler's group, in seconds; None if the group has none.
+        expires_after: Seconds after which the file is fetched again.
         is_unreachable: True if the file could not be fetched, so that everything is disallowed.
     """
 
@@ -171,8 +174,8 @@ class RobotsFile:
 
         Args:
             status: The status code after redirects; a 3xx means that there were too many.
-            body: The file, decompressed, in UTF-8 (:func:`as_utf8`). Used only for 2xx.
-            user_agent: The crawler's ``User-Agent``, or just the name of its group.
+            body: The file, decompressed, in UTF-8 (:func:`as_utf8`). It is used only if the status code is 2xx.
+            user_agent: The crawler's ``User-Agent``, or only the crawler's name in robots.txt.
             failures: Number of failures in a row before this response.
             settings: Times and limits; None for the defaults.
         """
@@ -206,7 +209,9 @@ class RobotsFile:
 
     @classmethod
     def unreachable(cls, failures: int = 1, settings: RobotsSettings | None = None) -> Self:
-        """Return a decision that disallows everything for a while, after ``failures`` failures in a row."""
+        """Return a decision that disallows everything for a time that depends on ``failures``, the failures in a
+        row.
+        """
         settings = settings or RobotsSettings()
         doublings = min(failures - 1, 30)
         return cls(
@@ -225,7 +230,7 @@ class RobotsFile:
         return OVERHEAD_BYTES + len(self._sitemaps) + (0 if self._rules is None else self._rules.size_bytes)
 
     def allows(self, url: str) -> bool:
-        """Return True if a URL (absolute, in normal form) may be fetched. robots.txt always may (RFC 9309, 2.2.2)."""
+        """Return True if a URL (absolute, in normal form) may be fetched. robots.txt itself always may."""
         return self.judge(url).is_allowed
 
     def judge(self, url: str) -> RobotsVerdict:

@@ -1,12 +1,12 @@
-"""The rules of a robots.txt: groups, ranks, and the lookup of a URL (RFC 9309, 2.2).
+"""The rules of a robots.txt file: groups, ranks, and the lookup of a URL (RFC 9309, 2.2).
 
-The rank of a rule is its length as written. Rules and URLs are compared in a canonical form (2.2.2). In this form,
-octets of unreserved characters and octets outside of US-ASCII are decoded, and all other percent-encoded octets are
-kept.
+The rank of a rule, which decides between matching rules, is based on its length in the file. Rules and URLs are
+compared in a canonical form (2.2.2). In this form, octets of unreserved characters and octets outside of US-ASCII are
+decoded, and all other percent-encoded octets are kept.
 
-Only the rules for the crawler's group are kept, in two buffers instead of one object per rule, because a crawl keeps
-the rules of thousands of origins. Rules with the same rank, kind and width are neighbors, so no separator is needed,
-and plain rules are found by bisection.
+Only the rules for the crawler's group are kept. A crawl keeps the rules of thousands of origins, so there are two
+buffers instead of one object per rule. Rules with the same rank, kind and width are stored next to each other, so no
+separators are needed, and plain rules are found by bisection.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ MAX_STEPS = 10_000
 STEP_BYTES = 16_384
 """Number of bytes of a file that are parsed in one step."""
 
-MAX_RULE_BYTES = 16_384  # only the start of a longer rule is compared; few servers accept URLs of that length
+MAX_RULE_BYTES = 16_384  # of a longer rule, only the start is compared; few servers accept such URLs
 STEP_RULES = 4_096  # number of rules that are sorted in one step and searched with one bisection
 
 # -- the canonical form of paths and rules
 
-# RFC 3986, 2.3, and the apostrophe, which browsers and trawl encode in a query, but many sites do not.
+# The unreserved characters (RFC 3986, 2.3) and the apostrophe. Browsers and trawl encode an apostrophe in a query, but
+# many sites do not.
 _DECODED = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~'"
 _KEPT = rb"A-Za-z0-9\-._~'/?&=:;@!()+,\[\]\x80-\xff"
 _SPECIAL_IN_URL = re.compile(rb"%[0-9A-Fa-f]{2}|[^" + _KEPT + rb"]")
@@ -39,7 +40,7 @@ _SPECIAL_IN_RULE = re.compile(rb"%[0-9A-Fa-f]{2}|[^*" + _KEPT + rb"]")
 
 
 def _canonical_octets() -> dict[bytes, bytes]:
-    """Return the canonical form of each octet, encoded or not. "*" and "$" in a URL are encoded (2.2.3)."""
+    """Return the canonical form of each octet, encoded or not. "*" and "$" of a URL are encoded (2.2.3)."""
     octets: dict[bytes, bytes] = {}
     for value in range(256):
         octet = bytes((value,))
@@ -84,7 +85,8 @@ def spellings_of(path: bytes) -> list[bytes]:
 
 # -- parsing
 
-# The known keys. Text between a key and the colon is ignored, as by Google. Without a colon, a line has one value.
+# The known keys. Text between a key and the colon is ignored, as Google does. A line without a colon must have exactly
+# one value.
 _RECORD = re.compile(
     rb"(?:(user[ -]?agent)|(allow)|(d[ias]+l+[oa]w)|(crawl[ -]?delay)|site-?map)[^\s:]*(\s*:|\s)\s*(.*)",
     re.IGNORECASE | re.DOTALL,
@@ -98,8 +100,9 @@ _STARS = re.compile(rb"\*{2,}")
 class RobotsParser:
     """Reads a file and keeps the groups that may apply to the crawler. Mutable.
 
-    Only a rule ends the list of a group's names (RFC 9309, 2.2.4). A ``Crawl-delay``, which the RFC does not define,
-    applies to the names directly before it, because many files give each name its own delay.
+    The list of a group's names ends at the first rule, not at other lines (RFC 9309, 2.2.4). A ``Crawl-delay``, which
+    the RFC does not define, applies only to the names directly before it, because many files give each name its own
+    delay.
 
     Args:
         token: The crawler's product token, in lower case.
@@ -135,7 +138,7 @@ class RobotsParser:
 
     def _read(self, found: re.Match[bytes]) -> None:
         agent, allow, disallow, delay, separator, value = found.groups()
-        if not separator.endswith(b":") and len(value.split()) != 1:  # a sentence, not a record
+        if not separator.endswith(b":") and len(value.split()) != 1:  # the line is a sentence, not a record
             return
         if agent:
             if self._has_rule or self._has_delay:
@@ -170,25 +173,26 @@ class RobotsParser:
             self._current.append(group)
 
     def group(self) -> Group:
-        """Return the group to obey: the crawler's own group if the file has one, even an empty one, or else "*"."""
+        """Return the group to obey: the crawler's own group if the file has it, even without rules, or else "*"."""
         return self._ours if self._ours.is_named else self._everyone
 
 
-_PREFIX, _EXACT, _PATTERN = 0, 1, 2  # kinds: compared with the start of a path, all of it, or part by part
+# # The kinds of rules: compared with the start of a path, with the whole path, or part by part.
+_PREFIX, _EXACT, _PATTERN = 0, 1, 2
 
 
 class Group:
     """The rules for one user agent, from all its groups (RFC 9309, 2.2.1). Mutable.
 
     Attributes:
-        is_named: True if the file has such a group.
+        is_named: True if the file has a group for the user agent.
         crawl_delay: Longest ``Crawl-delay``, in seconds; None if there is no valid one.
     """
 
     def __init__(self) -> None:
         self.is_named = False
         self.crawl_delay: float | None = None
-        self._alike: dict[tuple[int, int, int], dict[bytes, None]] = {}  # by rank, kind and width
+        self._alike: dict[tuple[int, int, int], dict[bytes, None]] = {}  # rules by rank, kind and width
 
     def slow_down(self, value: bytes) -> None:
         """Read a ``Crawl-delay``. A value that is not a number of seconds has no effect."""
@@ -204,7 +208,7 @@ class Group:
         if not written.startswith((b"/", b"*")):
             return
         length = len(written)
-        if length > MAX_RULE_BYTES:  # the start alone matches more paths, so it is safe only for disallow
+        if length > MAX_RULE_BYTES:  # its start matches more paths than the rule, which is safe only for disallow
             if is_allowed:
                 return
             written = _HALF_OCTET.sub(b"", written[:MAX_RULE_BYTES]) + b"*"
@@ -248,8 +252,9 @@ class Rules:
     """The rules of one group, packed.
 
     Attributes:
-        index: Three numbers for each run of similar rules, best first: rank and kind, width of a rule in bytes, and end
-            of the run in ``text``. A rank is twice the length as written, plus 1 for an allow rule.
+        index: Three numbers for each run of rules with the same rank, kind and width, highest rank first. The numbers
+            are the rank with the kind, the width of a rule in bytes, and the end of the run in ``text``. A rank is
+            twice the rule's length in the file, plus 1 for an allow rule.
         text: The rules, without separators. Plain rules are sorted within their run.
     """
 
@@ -262,7 +267,7 @@ class Rules:
         return len(self.text) + len(self.index) * self.index.itemsize
 
     def best_rank(self, path: bytes, steps: int) -> tuple[int, int]:
-        """Return the rank of the best rule for a canonical path, and the steps so far; the rank is 0 if none matches.
+        """Return the rank of the best rule for a canonical path (0 if no rule matches), and the number of steps so far.
 
         The search stops after more than :data:`MAX_STEPS` steps.
         """
@@ -289,7 +294,9 @@ class Rules:
 
 
 def _has(text: bytes, start: int, end: int, width: int, wanted: bytes) -> bool:
-    """Return True if one of the sorted rules of a width in ``text[start:end]`` is ``wanted``."""
+    """Return True if ``wanted`` is one of the sorted rules in ``text[start:end]``, which all have the width
+    ``width``.
+    """
     low, high = 0, (end - start) // width
     while low < high:
         middle = (low + high) // 2
@@ -305,11 +312,11 @@ def _has(text: bytes, start: int, end: int, width: int, wanted: bytes) -> bool:
 
 
 def _matches(pattern: bytes, path: bytes, steps: int) -> tuple[bool, int]:
-    """Return whether a pattern with "*" matches a path, and the steps so far.
+    """Return whether a pattern with "*" matches a path, and the number of steps so far.
 
-    If a part matches at several places, the first place is always right, so no backtracking is needed.
+    If a part matches at several positions, using the first position is always right, so no backtracking is needed.
     """
-    is_anchored = pattern.endswith(b"$")  # another "$" is encoded
+    is_anchored = pattern.endswith(b"$")  # a "$" that belongs to the path is encoded
     first, *parts = (pattern[:-1] if is_anchored else pattern).split(b"*")
     steps += 1
     if not path.startswith(first):
@@ -326,7 +333,10 @@ def _matches(pattern: bytes, path: bytes, steps: int) -> tuple[bool, int]:
 
 
 def _search_steps(path: bytes, part: bytes) -> int:
-    """Return the steps of a search. The last octet is compared first, so only its copies need further comparisons."""
+    """Return the number of steps of a search.
+
+    The last octet of ``part`` is compared first, so only its occurrences in ``path`` need further comparisons.
+    """
     if len(path) * len(part) < 2_048:
         return 1
     return 1 + len(path) // 512 + path.count(part[-1:]) * len(part) // 64
