@@ -282,8 +282,9 @@ class Cache:
         return is_retried or is_partial or isinstance(response, FileResponse)
 
     async def _put(self, entry: NewEntry) -> None:
-        """Store a response. All responses that arrive during a transaction are stored together in the next. A
-        checkpoint.
+        """Store a response.
+
+        All responses that arrive during a transaction are stored together in the next. A checkpoint.
 
         Raises:
             sqlite3.Error: If the transaction failed.

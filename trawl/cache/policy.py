@@ -1,9 +1,9 @@
 """Cache policies: which responses may be stored, and which may be used without a request. Pure, without I/O.
 
 hishel decides which responses RFC 9111 allows a cache to store, and how a 304 updates a response. Ages are computed
-here, because hishel reads the machine's clock and a simulated crawl has another clock. hishel's transports and stores
-are not used. They run in AnyIO's threads, not in trawl's threads for blocking work, and they come after the throttle,
-so a hit would already have waited for a slot.
+here, because hishel reads the machine's clock, and a simulated crawl has another clock. hishel's transports and stores
+are not used, for two reasons. They run in AnyIO's threads instead of trawl's threads for blocking work. And a transport
+is called after the throttle, so a request would wait for a slot even if its response is stored.
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ def directives_of(values: Iterable[str], ignored: Iterable[str] = ()) -> dict[st
         ignored: Names to leave out.
     """
     found: dict[str, str] = {}
-    for part in ",".join(values).split(","):  # a comma in quotes cuts off a list of header names after the first
-        name, _, value = part.partition("=")  # name, which is harmless because only the directive matters
+    # If a directive has a quoted list of header names, the split at commas keeps only the first name in its value. This is
+    # harmless, because only the directive's own name is used.
+    for part in ",".join(values).split(","):
+        name, _, value = part.partition("=")
         if name.strip():
             found.setdefault(name.strip().lower(), value.strip().strip('"'))
     for name in ignored:
@@ -113,7 +115,7 @@ def is_fresh(stored: CacheEntry, directives: Mapping[str, str], wishes: Mapping[
 
 
 def is_variant(request: Request, stored: CacheEntry) -> bool:
-    """Return whether the headers named by ``Vary`` are equal in a request and in the stored request (4.1)."""
+    """Return whether a request and the stored request have the same values in the headers that ``Vary`` names (4.1)."""
     names = [name.strip() for value in stored.headers.getlist("Vary") for name in value.split(",") if name.strip()]
     if not names:
         return True
@@ -138,7 +140,8 @@ class CacheResult:
 
     Attributes:
         stored: The response to use; None if there is none.
-        conditions: Headers for a conditional request that checks the response; None if it may be used at once.
+        conditions: Headers for a conditional request that validates the response; None if the response may be used
+            without a request.
     """
 
     stored: CacheEntry | None = None
@@ -176,10 +179,10 @@ class DummyPolicy:
 
 
 class Rfc9111Policy:
-    """A private cache as in a browser, where one crawl is one user.
+    """A private cache as in a browser. A crawl counts as one user.
 
     Args:
-        always_store: True to also store responses without a lifetime.
+        always_store: True to store responses without a lifetime too.
         ignored: Directives of ``Cache-Control`` that are ignored in responses.
 
     Raises:
@@ -203,7 +206,7 @@ class Rfc9111Policy:
         self._ignored = tuple(ignored)
 
     def may_answer(self, request: Request) -> bool:
-        """Return whether the request is GET or HEAD, without a range and without its own conditions."""
+        """Return whether the method is GET or HEAD, and the request has neither a range nor its own conditions."""
         if request.method not in {"GET", "HEAD"}:
             return False
         headers = request.headers
@@ -212,7 +215,7 @@ class Rfc9111Policy:
         return "no-store" not in directives_of(headers.getlist("Cache-Control"))
 
     def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
-        """Return the latest response that matches the request's headers, with conditions if it is stale at ``now``."""
+        """Return the latest response that matches the request's headers. If it is stale at ``now``, add conditions."""
         fitting = [each for each in stored if is_variant(request, each)]
         if not fitting:
             return CacheResult()
@@ -227,10 +230,10 @@ class Rfc9111Policy:
         return CacheResult(latest, conditions) if conditions else CacheResult()
 
     def may_store(self, request: Request, response: Response) -> bool:
-        """Return whether RFC 9111, 3 allows storing the response, even if it must always be revalidated.
+        """Return whether RFC 9111, 3 allows storing the response, even if each use requires a revalidation.
 
         Args:
-            request: The request as it was sent.
+            request: The request that was sent.
             response: The response.
         """
         if "no-store" in directives_of(request.headers.getlist("Cache-Control")):
@@ -246,7 +249,9 @@ class Rfc9111Policy:
         return isinstance(next_state, self._hishel.StoreAndUse)
 
     def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
-        """Return whether the request and the stored response are the same variant."""
+        """Return whether a response to the request is the same variant as the stored response, so that it replaces
+        it.
+        """
         return is_variant(request, stored)
 
     def refreshed(

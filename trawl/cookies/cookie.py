@@ -135,8 +135,9 @@ class Cookie:
         return f"{self.name}={self.value}" if self.name else self.value
 
     def is_sent_to(self, target: RequestUrl) -> bool:
-        """Return True if path and scheme match ``target`` (RFC 6265, 5.4). The host is not checked here, but by the
-        jar.
+        """Return True if path and scheme match ``target`` (RFC 6265, 5.4).
+
+        The host is not checked here, but by the jar.
         """
         if self.is_secure and not target.is_secure:
             return False

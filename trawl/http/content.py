@@ -236,8 +236,9 @@ def parse_content_type(value: str) -> ContentType:
 
 
 def selector_type(content_type: str | None, body: bytes) -> SelectorType:
-    """Return how to parse a page. ``Content-Type`` decides, or the first bytes if ``Content-Type`` is missing or
-    generic.
+    """Return how to parse a page.
+
+    ``Content-Type`` decides, or the first bytes if ``Content-Type`` is missing or generic.
 
     XHTML is parsed as HTML, because most XHTML pages are not well-formed.
     """

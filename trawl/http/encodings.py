@@ -398,8 +398,9 @@ _HALF_WIDTH = range(0xFF61, 0xFFA0)
 
 
 def output_codec(codec: str) -> str:
-    """Return the codec for sending URLs and forms of a page. It is UTF-8 for pages in UTF-16 and others (Encoding,
-    4.3).
+    """Return the codec for sending URLs and forms of a page.
+
+    It is UTF-8 for pages in UTF-16 and others (Encoding, 4.3).
     """
     return "utf-8" if codec in _UNICODE or codec in {REPLACEMENT, USER_DEFINED} else codec
 

@@ -115,8 +115,9 @@ class Headers(MutableMapping[str, str]):
         return field[1] if len(field) == 2 else ", ".join(field[1:])
 
     def getlist(self, name: str, default: Any = None) -> list[str]:
-        """Return all values of ``name`` in order. Without values, return ``default``, which may be a value or a
-        list.
+        """Return all values of ``name`` in order.
+
+        Without values, return ``default``, which may be a value or a list.
         """
         field = self._fields.get(name.lower())
         if field is None:
@@ -142,8 +143,9 @@ class Headers(MutableMapping[str, str]):
         self[name] = list(values)
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """Set ``name`` to ``default`` unless it has a value or is set to None. Return its value; None if it has
-        none.
+        """Set ``name`` to ``default`` unless it has a value or is set to None.
+
+        Return its value; None if it has none.
         """
         if _text_of(name).lower() not in self._fields:
             self[name] = default
@@ -253,8 +255,9 @@ class Headers(MutableMapping[str, str]):
 
 
 class SharedHeaders(Headers):
-    """Headers that many requests share. When code reads the headers of a request, the request makes its own copy
-    first.
+    """Headers that many requests share.
+
+    When code reads the headers of a request, the request makes its own copy first.
     """
 
     __slots__ = ()

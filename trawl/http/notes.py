@@ -66,8 +66,9 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def for_copied_meta(self) -> RequestNotes:
-        """Return the notes for a new request with the same meta. They mark the values in the meta that the crawl has
-        chosen.
+        """Return the notes for a new request with the same meta.
+
+        They mark the values in the meta that the crawl has chosen.
         """
         return RequestNotes(proxy=self.proxy, session=self.session, told_slot=self.told_slot)
 

@@ -338,8 +338,9 @@ class Request:
         self._headers = headers if headers is None or isinstance(headers, Headers) else Headers(headers)
 
     def share_headers(self, headers: SharedHeaders) -> None:
-        """Add ``headers`` that the request does not have. A request without its own headers shares the object
-        ``headers``.
+        """Add ``headers`` that the request does not have.
+
+        A request without its own headers shares the object ``headers``.
         """
         if self._headers is None:
             self._headers = headers
@@ -441,8 +442,9 @@ class Request:
 
     @property
     def placeholder(self) -> str:
-        """A name in braces in the given URL, such as ``{page}``; "" if there is none. :attr:`url` may have it
-        encoded.
+        """A name in braces in the given URL, such as ``{page}``; "" if there is none.
+
+        :attr:`url` may have it encoded.
         """
         return "" if self._optional is None else self._optional.get("placeholder", "")
 

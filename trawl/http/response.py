@@ -262,8 +262,9 @@ class Response:
         return self._answered("sent_headers").headers if self._sent is None else self._sent
 
     def answer(self, request: Request) -> None:
-        """Set :attr:`request` to ``request``. A copy of it was sent, and :attr:`sent_headers` keeps the headers of the
-        copy.
+        """Set :attr:`request` to ``request``.
+
+        A copy of it was sent, and :attr:`sent_headers` keeps the headers of the copy.
         """
         if self._sent is None and self.request is not None and self.request is not request:
             self._sent = self.request.headers
@@ -319,8 +320,9 @@ class Response:
 
     @property
     def selector(self) -> Selector:
-        """The selector of the whole page, parsed once. It is XML or JSON if ``Content-Type`` says so, otherwise
-        HTML.
+        """The selector of the whole page, parsed once.
+
+        It is XML or JSON if ``Content-Type`` says so, otherwise HTML.
         """
         if self._selector is None:
             kind = self._parsed_as or selector_type(self.headers.get("content-type"), self.body)

@@ -181,8 +181,9 @@ def _folder_of(base: str) -> str:
 
 
 def _is_normal(url: str) -> bool:
-    """Return whether ``url`` is certainly in normal form. This is fast if another URL in its folder was checked
-    before.
+    """Return whether ``url`` is certainly in normal form.
+
+    This is fast if another URL in its folder was checked before.
     """
     end = url.rfind("/") + 1
     if _PAGE.fullmatch(url, end) and _is_normal_folder(url[:end]):

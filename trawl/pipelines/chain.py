@@ -1,9 +1,9 @@
-"""The pipelines of a crawl, in order: objects with ``process_item``, and perhaps ``open_spider`` and ``close_spider``.
+"""The pipelines of a crawl, in order. Each is an object with ``process_item``, ``open_spider`` or ``close_spider``.
 
 Each method may be plain or ``async``, with Scrapy's arguments: ``process_item(item, spider)``, ``open_spider(spider)``,
 ``close_spider(spider)``. Each method may omit the spider. A class with ``from_crawler`` is created by that method.
 
-Only the package imports this module. It is the part of the package that a crawl without downloads needs.
+Only the package's ``__init__`` imports this module. A crawl without downloads needs no other module of the package.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class _Pipeline:
 
     Attributes:
         name: The pipeline's class, for messages.
-        process: The method ``process_item``, or None.
-        open: The method ``open_spider``, or None.
-        close: The method ``close_spider``, or None.
+        process: The method ``process_item``; None if it is missing.
+        open: The method ``open_spider``; None if it is missing.
+        close: The method ``close_spider``; None if it is missing.
     """
 
     name: str
@@ -66,14 +66,17 @@ class Pipelines:
 
     @classmethod
     def build(cls, settings: PipelinesSettings, crawl: object = None) -> Pipelines:
-        """Return the pipelines of ``ITEM_PIPELINES``, in order. Equal numbers keep the order of the setting.
+        """Return the pipelines of ``ITEM_PIPELINES``, in order.
+
+        Pipelines with equal numbers keep their order in the setting.
 
         Args:
             settings: The settings of pipelines.
             crawl: The running crawl, for ``from_crawler``.
 
         Raises:
-            SettingsError: If an import path does not lead to a class, or a class can't be instantiated in this way.
+            SettingsError: If an import path is not that of a class, or a class can't be instantiated with these
+                arguments.
             PartLoadError: If the code of a class or its module failed.
         """
         wanted = [(order, entry) for entry, order in settings.item_pipelines.items() if order is not None]
@@ -88,14 +91,14 @@ class Pipelines:
         return not self._pipelines
 
     async def process(self, item: Any, spider: object) -> Any:
-        """Return the item that the last pipeline returns. A checkpoint only if a pipeline is one.
+        """Pass an item through all pipelines and return the result. A checkpoint only if a pipeline executes one.
 
         An invalid item (:class:`trawl.items.InvalidItem`) is returned unchanged.
 
         Raises:
             DropItem: If a pipeline dropped the item.
-            Exception: If a pipeline raised it. A note names the pipeline.
-            TypeError: If a pipeline returned None. Otherwise the item would be lost silently.
+            Exception: If a pipeline raised an exception. A note names the pipeline.
+            TypeError: If a pipeline returned None, because otherwise the item would be lost silently.
         """
         if type(item) is InvalidItem:
             return item
@@ -119,13 +122,13 @@ class Pipelines:
 
     @asynccontextmanager
     async def opened(self, spider: object) -> AsyncGenerator[None, None]:
-        """Open all pipelines. At the end, close the opened pipelines, the last one first.
+        """Open all pipelines. On exit, close the opened pipelines in reverse order.
 
-        They are also closed if the crawl is cancelled, within ``PIPELINES_CLOSE_GRACE`` seconds. If a pipeline fails to
-        close, the error is logged and the other pipelines are closed.
+        Pipelines are closed even if the crawl is cancelled, but then within ``PIPELINES_CLOSE_GRACE`` seconds. If
+        closing a pipeline fails, the error is logged and the other pipelines are closed.
 
         Raises:
-            Exception: If an ``open_spider`` raised it. A note names the pipeline.
+            Exception: If an ``open_spider`` raised an exception. A note names the pipeline.
         """
         opened: list[_Pipeline] = []
         try:
@@ -169,12 +172,15 @@ def _looked_up(pipeline: object) -> _Pipeline:
 
 
 def _with_spider(method: Method | None, taken: int, name: str) -> Method | None:
-    """Return ``method`` for calls with ``taken`` arguments. The last one, the spider, is omitted if it takes fewer."""
+    """Return ``method`` for calls with ``taken`` arguments.
+
+    If it takes fewer, the last argument, the spider, is omitted.
+    """
     if method is None:
         return None
     try:
         signature = inspect.signature(method)
-    except ValueError:  # a callable without a signature
+    except ValueError:  # the callable has no signature
         return method
     try:
         signature.bind(*[None] * taken)

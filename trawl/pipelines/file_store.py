@@ -1,11 +1,12 @@
-"""Stores of downloaded files (a folder or a store of fsspec), and partial files. The methods of stores block.
+"""Stores of downloaded files (a folder or a file system of fsspec), and partial files. The methods of stores block.
 
-A store also contains a record for each URL: file, time, and the validators that the server sent.
+A store also contains a record for each URL, with the file, the time, and the validators that the server sent.
 
-Theory of operation of :class:`IncompleteFile`. Two tasks use it. One task reads the body from the wire and writes it.
-The pipeline's task waits for the response, moves the file into the store and closes it. The pipeline's task may be
-cancelled at any time, and then it also closes the file. So the file is used only under one lock, and nothing starts
-once it is closed: no temporary file is created after its removal. Digests are computed in the thread that writes.
+Theory of operation of :class:`IncompleteFile`. Two tasks use the file. One task reads the body from the connection and
+writes it to the file. The pipeline's task waits for the response, moves the file into the store and closes it. The
+pipeline's task may be cancelled at any time, and then it closes the file too. So all operations hold one lock, and no
+operation starts after the file is closed. Otherwise, a write could create a temporary file after its removal. Digests
+are computed in the thread that writes.
 """
 
 from __future__ import annotations
@@ -81,11 +82,13 @@ class FileStore(ABC):
         self.put(_note(known.url), msgspec.json.encode(known))
 
     def stat_file(self, path: str, info: object = None, since: float = 0.0) -> dict[str, Any]:
-        """Return ``last_modified`` (seconds since the epoch) and ``checksum`` (MD5); {} if older than ``since``."""
+        """Return ``last_modified`` (seconds since the epoch) and ``checksum`` (MD5); {} if the file is older than
+        ``since``.
+        """
         new_md5 = partial(hashlib.md5, usedforsecurity=False)
         try:
             changed_at, file = self.open(path)
-            with file:  # the file may be larger than memory
+            with file:  # read it in parts, because it may be larger than memory
                 md5 = hashlib.file_digest(file, new_md5).hexdigest() if changed_at >= since else ""
         except OSError:
             return {}
@@ -99,7 +102,7 @@ class FileStore(ABC):
 
     @abstractmethod
     def put(self, path: str, content: bytes) -> None:
-        """Store a file completely or not at all. In a folder, it then survives a power cut.
+        """Store a file completely or not at all. After this, a file in a folder survives a power cut.
 
         Raises:
             ValueError: If the path leads out of the store.
@@ -116,7 +119,7 @@ class FileStore(ABC):
 
     @abstractmethod
     def open_temporary(self) -> tuple[BinaryIO, Path]:
-        """Create a temporary file on this machine. Pass it to :meth:`put_file`, or remove it.
+        """Create a temporary file on this machine. The caller must pass it to :meth:`put_file` or remove it.
 
         Raises:
             OSError: If the file can't be created.
@@ -124,11 +127,13 @@ class FileStore(ABC):
 
     @abstractmethod
     def put_file(self, path: str, temporary: Path) -> Path:
-        """Store a file from :meth:`open_temporary` completely or not at all. Returns a path from which it can be read.
+        """Store a file from :meth:`open_temporary` completely or not at all.
+
+        Returns a path at which the file can be read.
 
         Raises:
             ValueError: If the path leads out of the store.
-            OSError: If the file can't be stored. The temporary file still exists.
+            OSError: If the file can't be stored. The temporary file is not removed.
         """
 
     @abstractmethod
@@ -152,7 +157,7 @@ class LocalFileStore(FileStore):
         self._write(_note(known.url), BytesIO(msgspec.json.encode(known)), is_synced=False)
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a temporary file and move it to its path. It is then synced to the disk."""
+        """Write a temporary file, move it to its path, and sync it to the disk."""
         self._write(path, BytesIO(content))
 
     def open(self, path: str) -> tuple[float, BufferedReader]:
@@ -166,15 +171,16 @@ class LocalFileStore(FileStore):
         return _temporary(self._folder)
 
     def put_file(self, path: str, temporary: Path) -> Path:
-        """Move the file to its path. It is then synced to the disk."""
+        """Move the file to its path, and sync it to the disk."""
         place = self._folder / check_path(path)
         make_folder(place.parent)
-        os.chmod(temporary, 0o644)  # only the owner may read a temporary file
+        os.chmod(temporary, 0o644)  # needed because only the owner may read a temporary file
         sync_content(temporary)
         try:
             replace_file(temporary, place)
         except OSError as error:
-            if error.errno != errno.EXDEV:  # its folder is on another disk, which is mounted or linked in the store
+            # EXDEV: the path's folder is on another disk, mounted or linked in the store
+            if error.errno != errno.EXDEV:
                 raise
             with temporary.open("rb") as content:
                 self._write(path, content)
@@ -225,7 +231,7 @@ class RemoteFileStore(FileStore):
         try:
             changed_at: float = self._files.modified(place).timestamp()
         except NotImplementedError:
-            raise FileNotFoundError(path) from None  # counts as missing, so it is fetched
+            raise FileNotFoundError(path) from None  # treat the file as missing, so that it is fetched
         return changed_at, self._files.open(place, "rb")
 
     def open_temporary(self) -> tuple[BinaryIO, Path]:
@@ -279,7 +285,7 @@ def open_file_store(uri: str, options: dict[str, Any], setting: str) -> FileStor
 
 
 def _folder(path: Path, setting: str) -> Path:
-    """Return ``path`` after checking that the folder exists and is writable, or can be created."""
+    """Check that the folder ``path`` is writable or can be created, and return ``path``."""
     nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
     if not nearest.is_dir():
         raise SettingsError(f"{setting}: {str(nearest)!r} is not a folder", setting)
@@ -323,10 +329,10 @@ DISCARD_GRACE = 5.0
 
 
 class IncompleteFile:
-    """Sink of one response body. It is a temporary file until it is moved into its store."""
+    """Sink for one response body, which is written to a temporary file and later moved into the store."""
 
     def __init__(self, store: FileStore, blocking: Blocking) -> None:
-        """Start without a file. The first write creates the file."""
+        """Create the sink without a file. The first write creates the file."""
         self._store = store
         self._blocking = blocking
         self._lock = trio.Lock()
@@ -348,7 +354,7 @@ class IncompleteFile:
         return str(self._digests[name].hexdigest())
 
     def begin(self) -> None:
-        """Start a new body with the next write."""
+        """Start a new body, whose first bytes are the next write."""
         self._is_new = True
 
     async def write(self, pieces: Sequence[bytes]) -> None:
@@ -375,7 +381,7 @@ class IncompleteFile:
 
         Raises:
             ValueError: If there is no file, or the path leads out of the store.
-            OSError: If the file can't be moved there.
+            OSError: If the file can't be moved into the store.
         """
         async with self._lock:
             await self._blocking.run(self._keep, path)
@@ -392,7 +398,10 @@ class IncompleteFile:
         raise ValueError("the body no longer exists: its file was moved or removed")
 
     async def aclose(self) -> None:
-        """Remove the file unless it was kept, and refuse writes. A checkpoint, and shielded, if a file was created."""
+        """Remove the file unless it was kept, and refuse later writes.
+
+        If a file was created, this is a shielded checkpoint.
+        """
         self._is_closed = True
         if self._temporary is not None or self._file is not None or self._lock.locked():
             with trio.move_on_after(DISCARD_GRACE, shield=True):
@@ -430,7 +439,7 @@ class IncompleteFile:
         temporary, self._temporary = self._temporary, None
         self._readable, self._size_bytes = None, 0
         if file is not None:
-            with suppress(OSError):  # closing tries again to write buffered data
+            with suppress(OSError):  # close() may raise an error, because it tries again to write buffered data
                 file.close()
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -438,7 +447,7 @@ class IncompleteFile:
 
 @asynccontextmanager
 async def open_partial_file(store: FileStore, blocking: Blocking) -> AsyncGenerator[IncompleteFile, None]:
-    """Open a partial file of ``store``. Leaving removes it unless it was kept."""
+    """Open a partial file of ``store``. On exit, remove it unless it was kept."""
     part = IncompleteFile(store, blocking)
     try:
         yield part
@@ -447,7 +456,10 @@ async def open_partial_file(store: FileStore, blocking: Blocking) -> AsyncGenera
 
 
 def digest_of(response: Response, name: str) -> str:
-    """Return the ``sha1`` or ``md5`` of a response's body, in hexadecimal. A body in a file is not read again."""
+    """Return the ``sha1`` or ``md5`` of a response's body, in hexadecimal.
+
+    If the body is in a file, the file is not read again.
+    """
     sink = response.sink if isinstance(response, FileResponse) else None
     if isinstance(sink, IncompleteFile):
         return sink.digest(name)

@@ -1,6 +1,6 @@
 """The pipeline of files. It downloads the ``file_urls`` of an item and sets ``files``.
 
-Only the package imports this module, lazily. Its path is the same as in Scrapy.
+Only the package's ``__init__`` imports this module, when it is needed. The module's name is the same as in Scrapy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,10}\Z")
 
 
 class FilesPipeline(MediaPipeline):
-    """Downloads the files that items name in ``FILES_URLS_FIELD``, to ``FILES_STORE``."""
+    """Downloads the files whose URLs are in the field ``FILES_URLS_FIELD`` of items, and stores them in
+    ``FILES_STORE``.
+    """
 
     kind = "FILES"
     files_urls_field: str = aliased("urls_field")
@@ -31,8 +33,8 @@ class FilesPipeline(MediaPipeline):
     ) -> str:
         """Return ``full/``, the SHA-1 of the content, and the extension of the URL or of the content type.
 
-        Without a response, or if ``MEDIA_LIKE_SCRAPY`` is true, the path has the SHA-1 of the URL. In the latter case,
-        the extension is omitted if the system does not know it.
+        Without a response, or if ``MEDIA_LIKE_SCRAPY`` is true, the path has the SHA-1 of the URL. If
+        ``MEDIA_LIKE_SCRAPY`` is true, an extension that the system does not know is omitted.
         """
         if self.is_like_scrapy:
             return f"full/{name_of(request, None)}{_known_ending(request.url)}"

@@ -3,10 +3,10 @@
 Pillow (the extra ``images``) decodes, checks and converts images in a thread. All images are stored as JPEG, as in
 Scrapy. JPEG files are kept unchanged, and transparent images get a white background.
 
-A few kilobytes may decode to gigabytes. So the declared size of an image is checked before it is decoded, only known
-formats are read, and few images are decoded at once.
+An image file of a few kilobytes may decode to gigabytes. So the declared size of an image is checked before the image
+is decoded, only known formats are read, and only a few images are decoded at the same time.
 
-Only the package imports this module, lazily. Users know its path from Scrapy.
+Only the package's ``__init__`` imports this module, when it is needed. The module's name is the same as in Scrapy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAY_BE_ABSENT = frozenset({"AVIF", "WEBP", "JPEG2000"})
 
 
 class ImagesPipeline(MediaPipeline):
-    """Downloads the images that items name in ``IMAGES_URLS_FIELD``, to ``IMAGES_STORE``."""
+    """Downloads the images whose URLs are in the field ``IMAGES_URLS_FIELD`` of items, to ``IMAGES_STORE``."""
 
     kind = "IMAGES"
     images_urls_field: str = aliased("urls_field")
@@ -60,7 +60,8 @@ class ImagesPipeline(MediaPipeline):
             ) from error
         self._image: Any = Image
         self._turned: Any = ImageOps.exif_transpose
-        self._unknown: type[Exception] = UnidentifiedImageError  # its message contains the address of an object
+        # caught, because its message contains an object's address
+        self._unknown: type[Exception] = UnidentifiedImageError
         self.thumbs: dict[str, tuple[int, int]] = dict(self._setting("IMAGES_THUMBS", "THUMBS"))
         for name in self.thumbs:
             try:
@@ -81,7 +82,7 @@ class ImagesPipeline(MediaPipeline):
     def file_path(
         self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
     ) -> str:
-        """Return ``full/`` and the SHA-1 of the content; without a response, of the URL, as in Scrapy."""
+        """Return ``full/`` and the SHA-1 of the content. Without a response, use the SHA-1 of the URL, as in Scrapy."""
         return f"full/{name_of(request, None if self.is_like_scrapy else response)}.jpg"
 
     def thumb_path(
@@ -109,7 +110,7 @@ class ImagesPipeline(MediaPipeline):
             await self.info.crawl.blocking.run(self._put, response, path, thumbs)
         return path
 
-    # Scrapy's steps, for classes that override a step, or if MEDIA_LIKE_SCRAPY is true.
+    # Scrapy's steps, used if a class overrides one of them or MEDIA_LIKE_SCRAPY is true.
 
     async def _put_in_store(self, request: Request, response: Response, item: Any) -> tuple[str, str]:
         names = ("file_downloaded", "image_downloaded", "get_images", "convert_image")
@@ -124,7 +125,10 @@ class ImagesPipeline(MediaPipeline):
         return checksum
 
     async def image_downloaded(self, response: Response, request: Request, info: MediaInfo, *, item: Any = None) -> str:
-        """Store the images of :meth:`get_images` in a thread. Returns the MD5 of the first stored one. A checkpoint."""
+        """Store the images of :meth:`get_images` in a thread.
+
+        Returns the MD5 of the first stored image. A checkpoint.
+        """
 
         def put() -> str:
             checksum = ""
@@ -139,7 +143,7 @@ class ImagesPipeline(MediaPipeline):
     def get_images(
         self, response: Response, request: Request, info: MediaInfo, *, item: Any = None
     ) -> Iterator[tuple[str, Any, io.BytesIO]]:
-        """Yield path, image and JPEG of a response's image and of its thumbnails. Runs in a thread.
+        """Yield the path, the image and the JPEG data of a response's image, then of each thumbnail. Runs in a thread.
 
         Raises:
             FileError: If it is not an image, or is too small or too large.
@@ -158,7 +162,7 @@ class ImagesPipeline(MediaPipeline):
     def convert_image(
         self, image: Any, size: tuple[int, int] | None = None, *, response_body: io.BytesIO
     ) -> tuple[Any, io.BytesIO]:
-        """Return an image in RGB, shrunk to fit into ``size`` if that is given, and its JPEG."""
+        """Return an image in RGB, and its JPEG data. If ``size`` is given, the image is shrunk to fit into it."""
         if image.mode == "P":
             image = self._on_white(image)
         elif image.mode != "RGB":
@@ -171,7 +175,7 @@ class ImagesPipeline(MediaPipeline):
     # trawl's own steps.
 
     def _put(self, response: Response, path: str, thumbs: dict[str, str]) -> None:
-        image, content = self._made(response.body)  # a large body is read from its file, here in the thread
+        image, content = self._made(response.body)  # this runs in a thread, so a large body may be read from its file
         for name, place in thumbs.items():
             small = image.copy()
             small.thumbnail(self.thumbs[name], self._image.Resampling.LANCZOS)
@@ -217,7 +221,7 @@ class ImagesPipeline(MediaPipeline):
             return step()
         except FileError:
             raise
-        except Exception as error:  # Pillow's decoders raise many kinds of exceptions
+        except Exception as error:  # Pillow's decoders may raise any exception
             unknown = "it is not an image of a known format (IMAGES_FORMATS)"
             why = unknown if isinstance(error, self._unknown) else f"it can't be read: {error}"
             raise FileError(why) from error

@@ -1,10 +1,10 @@
-"""Common base of the pipelines of files and images. An item's URLs are fetched through the crawl's throttle and stored.
+"""Base class of the pipelines for files and images, which fetch an item's URLs through the throttle and store them.
 
-Each download is a direct fetch. It waits for its scopes like a page, obeys robots.txt, is retried, and is limited by
-``DOWNLOAD_MAXSIZE``. A large body is written to a temporary file of the store while it arrives. A small body stays in
-memory until it is written. A URL is fetched once in a crawl, even if several items name it. A URL in the store is not
-fetched again before it expires, and then requested with ``If-None-Match`` and ``If-Modified-Since`` (RFC 9110, section
-13.1).
+Each download is a direct fetch. Like the request for a page, it waits for its scopes, obeys robots.txt, is retried, and
+is limited by ``DOWNLOAD_MAXSIZE``. A large body is written to a temporary file of the store while it arrives. A small
+body stays in memory until it is written. A URL is fetched once in a crawl, even if several items name it. A URL in the
+store is not fetched again before its file expires. After that, the URL is requested with ``If-None-Match`` and
+``If-Modified-Since`` (RFC 9110, section 13.1).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Result = tuple[bool, Any]
 
 
 class FileError(TrawlError):
-    """A file could not be downloaded, or is not wanted. The message gives the reason."""
+    """A file could not be downloaded, or was rejected. The message gives the reason."""
 
 
 @attrs.frozen
@@ -87,10 +87,10 @@ class MediaPipeline(ABC):
     def __init__(
         self, store_uri: Any = None, download_func: object = None, settings: object = None, *, crawler: Any = None
     ) -> None:
-        """Create the pipeline of a crawl. The crawl is the first argument or ``crawler``.
+        """Create the pipeline of a crawl. The crawl is either the first argument or the argument ``crawler``.
 
         Args:
-            store_uri: The crawl; or, with ``crawler``, a store that replaces the store of the setting.
+            store_uri: The crawl. If ``crawler`` is given, a store that replaces the store in the setting.
             download_func: Ignored. Scrapy's older classes pass it.
             settings: Ignored. Scrapy's older classes pass it.
             crawler: The crawl, if it is not the first argument. Scrapy's classes pass it in this way.
@@ -125,7 +125,10 @@ class MediaPipeline(ABC):
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Return the pipeline of a crawl. A constructor with a keyword argument ``crawler`` also gets the store."""
+        """Return the pipeline of a crawl.
+
+        If the constructor has a keyword argument ``crawler``, it gets the store as its first argument.
+        """
         parameters = inspect.signature(cls.__init__).parameters
         kinds = {each.kind for name, each in parameters.items() if name == "crawler" or each.kind is each.VAR_KEYWORD}
         if kinds & {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}:
@@ -133,12 +136,15 @@ class MediaPipeline(ABC):
         return cls(crawler)
 
     def _setting(self, name: str, default: str = "") -> Any:
-        """Return a setting: ``CLASSNAME_NAME`` if it exists. An attribute of the class replaces a default."""
+        """Return the setting ``CLASSNAME_NAME`` if it exists, otherwise ``NAME``.
+
+        A class attribute replaces a default.
+        """
         settings = self.info.crawl.settings
         own = settings.get(f"{type(self).__name__.upper()}_{name}", None)
         if own:
             return own
-        source = getattr(settings, "source", None)  # a plain mapping has none
+        source = getattr(settings, "source", None)  # a plain mapping does not have this method
         is_set = source is None or source(name) != "default"
         attributes = () if is_set else (name, default)
         return next((getattr(self, each) for each in attributes if hasattr(self, each)), settings[name])
@@ -152,7 +158,7 @@ class MediaPipeline(ABC):
     def get_media_requests(self, item: Any, info: MediaInfo) -> Any:
         """Return the requests for an item's files, by default one for each URL in the item's field of URLs.
 
-        A value that is not a URL, or a field that is not a list, is logged and counted like a failed download.
+        If a value is not a URL, or the field is not a list, this is logged and counted like a failed download.
         """
         urls = item_fields(item).get(self.urls_field) or ()
         if isinstance(urls, str | bytes) or not isinstance(urls, Iterable):
@@ -187,7 +193,7 @@ class MediaPipeline(ABC):
         return path
 
     def item_completed(self, results: Sequence[Result], item: Any, info: MediaInfo) -> Any:
-        """Return the item with its results. By default, the downloaded files are set in the item's field of results.
+        """Return the item with its results. By default, the results are stored in the item's field for results.
 
         If an item has no such field, it is returned unchanged, and one warning is logged for its class.
         """
@@ -211,19 +217,19 @@ class MediaPipeline(ABC):
             words = "%s: items of type %s have no field %s: their results are not stored"
             logger.warning(words, type(self).__name__, kind.__name__, self.result_field)
 
-    # Scrapy's steps. A class may override them, and each may be async.
+    # Scrapy's steps. A class may override each step, also with an async function.
 
     def open_spider(self, spider: Any = None) -> None:  # noqa: B027 - may be overridden, and called by super()
         """Do nothing. Called when the crawl starts."""
 
     async def media_to_download(self, request: Request, info: MediaInfo, *, item: Any = None) -> dict[str, str] | None:
-        """Return ``url``, ``path``, ``checksum`` and ``status`` of a stored file; None if it must be fetched."""
+        """Return ``url``, ``path``, ``checksum`` and ``status`` of a stored file; None if the file must be fetched."""
         return (await self._stored(request, item))[1]
 
     async def media_downloaded(
         self, response: Response, request: Request, info: MediaInfo, *, item: Any = None
     ) -> dict[str, str]:
-        """Store a response. Returns ``url``, ``path``, ``checksum`` and ``status`` of its file.
+        """Store a response. Returns ``url``, ``path``, ``checksum`` and ``status`` of the file.
 
         Raises:
             FileError: If the status code is not 200, or the file is empty or not wanted.
@@ -237,7 +243,10 @@ class MediaPipeline(ABC):
         return {"url": request.url, "path": path, "checksum": checksum, "status": status}
 
     def media_failed(self, failure: Exception, request: Request, info: MediaInfo) -> Any:  # noqa: B027 - may be overridden
-        """Process the error of a failed file. An override may raise another error for the item's results."""
+        """Process the error of a failed file.
+
+        An override may raise another error, which is then used in the results.
+        """
 
     async def file_downloaded(self, response: Response, request: Request, info: MediaInfo, *, item: Any = None) -> str:
         """Write the response to the store, at :meth:`file_path`. Returns its checksum. A checkpoint."""
@@ -253,7 +262,10 @@ class MediaPipeline(ABC):
     # The pipeline.
 
     async def process_item(self, item: Any, spider: Any = None) -> Any:
-        """Return the item after its files are stored or have failed. A checkpoint if the item has files."""
+        """Store the item's files, and return the item when each file is stored or has failed.
+
+        A checkpoint if it has files.
+        """
         wanted = await awaited(self.get_media_requests(item, self.info))
         requests = [wanted] if isinstance(wanted, Request) else list(wanted or ())
         results: list[Result] = [(False, None)] * len(requests)
@@ -264,13 +276,14 @@ class MediaPipeline(ABC):
                 results[place] = await self._result(requests[place], item)
 
         async with trio.open_nursery() as nursery:
-            # The tasks share one iterator. Each takes the next place when it has filled one.
+            # The tasks share one iterator over the places in ``results``. A task that has filled a place takes the next
+            # place.
             for _ in requests[:MAX_AT_ONCE]:
                 nursery.start_soon(fill)
         return await awaited(self.item_completed(results, item, self.info))
 
     async def _result(self, request: Request, item: Any) -> Result:
-        """Return the result of a URL. If another item already fetches the URL, its result is shared."""
+        """Return the result of a URL. If the URL is already being fetched for another item, wait for that result."""
         key = fingerprint(request)
         while (under_way := self._under_way.get(key)) is not None:
             await under_way.wait()
@@ -280,7 +293,7 @@ class MediaPipeline(ABC):
         try:
             result = self._results[key] = await self._had(request, item)
         finally:
-            # Also if this fetch was cancelled. Waiting tasks then fetch the URL themselves.
+            # Wake waiting tasks even if this fetch was cancelled. In this case, they fetch the URL themselves.
             self._under_way.pop(key).set()
         if len(self._results) > MAX_KNOWN:
             self._results.popitem(last=False)
@@ -293,7 +306,8 @@ class MediaPipeline(ABC):
             if "status" not in found:
                 raise FileError("the result of the pipeline's own methods has no status")
             self.inc_stats(found["status"])
-        except Exception as failure:  # from the network, the disk, or user methods; the item continues without the file
+        # The network, the disk or user methods may raise any exception. The item is then processed without the file.
+        except Exception as failure:
             error = failure
             try:
                 with contained:
@@ -333,16 +347,17 @@ class MediaPipeline(ABC):
             path=told["path"],
             checksum=told["checksum"],
             fetched_at=now,
-            etag=str(response.headers.get("ETag", "")),  # the header's class is unknown to msgspec
+            etag=str(response.headers.get("ETag", "")),  # msgspec can't encode other subclasses of str
             last_modified=str(response.headers.get("Last-Modified", "")),
         )
         await crawl.blocking.run(self.store.remember, known)
         return told
 
     async def _stored(self, request: Request, item: Any) -> tuple[FileRecord | None, dict[str, str] | None]:
-        """Return the record of a URL, and its file if the URL does not have to be fetched.
+        """Return the record of a URL (None if there is none), and the stored file (None if the URL must be fetched).
 
-        If ``MEDIA_LIKE_SCRAPY`` is true, any file at the URL's path that is new enough counts, whatever its URL.
+        If ``MEDIA_LIKE_SCRAPY`` is true, a file at the path of the URL is used if it is new enough, even if it was
+        stored for another URL.
         """
         crawl, url = self.info.crawl, request.url
         now, path = crawl.now_utc().timestamp(), ""
@@ -353,12 +368,12 @@ class MediaPipeline(ABC):
                 return None, {"url": url, "path": path, "checksum": there["checksum"], "status": "uptodate"}
         known = await crawl.blocking.run(self.store.find, url) if request.method == "GET" else None
         if self.is_like_scrapy and known is not None and known.path != path:
-            known = None  # another pipeline stored the file under its own path
+            known = None  # the record is from another pipeline, which uses another path
         is_new = known is not None and now - known.fetched_at < self.expires
         return known, _told(known) if known is not None and is_new else None
 
     async def _put_in_store(self, request: Request, response: Response, item: Any) -> tuple[str, str]:
-        """Return the path and the checksum of a response, written to the store."""
+        """Write a response to the store, and return its path and its checksum."""
         if not self._overrides("file_downloaded"):
             return await self.keep(request, response, item), digest_of(response, "md5")
         path = self.file_path(request, response=response, info=self.info, item=item)
@@ -386,7 +401,7 @@ def aliased(name: str) -> Any:
 
 
 def name_of(request: Request, response: Response | None) -> str:
-    """Return the SHA-1 of the body in hexadecimal. Without a response, return that of the URL, as in Scrapy."""
+    """Return the SHA-1 of the body in hexadecimal. Without a response, return the SHA-1 of the URL, as in Scrapy."""
     if response is None:
         return hashlib.sha1(request.url.encode(), usedforsecurity=False).hexdigest()
     return digest_of(response, "sha1")

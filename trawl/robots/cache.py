@@ -67,8 +67,9 @@ class RobotsCache:
         }
 
     def restore(self, state: dict[str, RobotsEntry], ahead: float, latest: float) -> None:
-        """Load the responses of a job. If one expires after ``latest``, the clock was set back, and it expires at
-        ``latest``.
+        """Load the responses of a job.
+
+        If one expires after ``latest``, the clock was set back, and it expires at ``latest``.
         """
         for origin, answer in state.items():
             self.store(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))

@@ -118,8 +118,9 @@ def as_utf8(body: bytes, content_type: str | None) -> bytes:
 
 
 def _whole_lines(body: bytes) -> bytes:
-    """Return the complete lines within the size limit. An incomplete line is left out, because it would be another
-    rule.
+    """Return the complete lines within the size limit.
+
+    An incomplete line is left out, because it would be another rule.
     """
     if len(body) < MAX_PARSED_BYTES:
         return body

@@ -1,4 +1,4 @@
-"""A spider that follows links by rules. Public through :mod:`trawl.spiders`, its only importer."""
+"""A spider that follows links by rules. Only :mod:`trawl.spiders` imports this module and makes the spider public."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Rule:
 
     Attributes:
         link_extractor: Finds the links; None selects all links of a page.
-        callback: Called with the pages of the links; None if pages are only searched for more links.
+        callback: Called with each page to which a link leads; None if these pages are only searched for more links.
         cb_kwargs: Keyword arguments for the callback.
-        follow: Whether links on these pages are followed; None means only if there is no callback.
+        follow: Whether links on these pages are followed; None to follow them only if there is no callback.
         process_links: Called with the links that the rule finds on a page. Returns the links to follow.
         process_request: Called with each request and the page that links to it. Returns a request, or None to drop it.
         errback: Called with the error of a failed request.
@@ -95,14 +95,14 @@ def _method(spider: Any, what: str, named: Named) -> Callable[..., Any] | None:
 
 
 class CrawlSpider(Spider[ItemT]):
-    """Follows the links that its rules select, from page to page.
+    """Follows the links that the rules select, from page to page.
 
     Responses to start URLs go to :meth:`parse_start_url`, and their links are followed. If a link matches several
     rules, the first rule applies. Callbacks may be of any kind. The links of a page are followed after its callback
     has ended.
 
-    The requests of a rule have its number in ``meta["rule"]`` and the link's text in ``meta["link_text"]``. Their
-    callback is a method of the spider, so that a job can store them.
+    The requests of a rule have the number of the rule in ``meta["rule"]`` and the link's text in ``meta["link_text"]``.
+    Their callback is a method of the spider, so that a job can store the requests.
 
     >>> class Shop(trawl.CrawlSpider):
     ...     name = "shop"
@@ -132,11 +132,14 @@ class CrawlSpider(Spider[ItemT]):
         return spider
 
     def parse_start_url(self, response: Response, **kwargs: Any) -> Any:
-        """Default callback of start URLs and of requests without a callback; their links are followed too."""
+        """Default callback of start URLs and of requests without a callback.
+
+        The links on these pages are followed too.
+        """
         return ()
 
     def process_results(self, response: Response, results: Any) -> Any:
-        """Return the outputs of a callback, which are passed as one list. Override this to change or drop outputs."""
+        """Return the outputs of a callback. ``results`` is a list of them. Override this to change or drop outputs."""
         return results
 
     def parse_with_rules(
@@ -146,7 +149,8 @@ class CrawlSpider(Spider[ItemT]):
         cb_kwargs: Mapping[str, Any] | None = None,
         follow: bool = True,
     ) -> Any:
-        """Return the outputs of ``callback`` for a page and then, with ``follow``, the requests for its links.
+        """Return the outputs of ``callback`` for a page and then, if ``follow`` is true, the requests for the page's
+        links.
 
         Read the result with ``for`` or ``async for``. If ``callback`` is async, only ``async for`` works.
         """
@@ -161,11 +165,11 @@ class CrawlSpider(Spider[ItemT]):
         return self.parse_with_rules(response, self.parse_start_url, kwargs)
 
     def _compile_rules(self) -> None:
-        """Resolve the names in the rules. Call it again after changing ``rules``."""
+        """Resolve the names in the rules. If you change ``rules`` later, call this again."""
         self._rules: tuple[BoundRule, ...] = bind_rules(self, self.rules)
 
     def rule_of(self, request: Request) -> BoundRule | None:
-        """Return the rule that a request comes from, or None."""
+        """Return the rule that created a request; None if no rule did."""
         is_rules = request.callback == self._callback and "rule" in request.meta
         return self._rules[request.meta["rule"]] if is_rules else None
 
@@ -177,7 +181,7 @@ class CrawlSpider(Spider[ItemT]):
         errback = self._rules[error.request.meta["rule"]].errback
         if errback is not None:
             return errback(error)
-        self.logger.info("%s", error)  # logged once, like errors of other requests without an errback
+        self.logger.info("%s", error)  # log it once, like other errors without an errback
         return None
 
     def _build_request(self, rule_index: int, link: Link) -> Request:

@@ -1,11 +1,11 @@
-"""The crawl as Scrapy's spiders expect it: ``self.crawler``, the argument of ``from_crawler``, and its signals.
+"""The crawl in the form that Scrapy's spiders expect: ``self.crawler``, the argument of ``from_crawler``, and signals.
 
-The crawler exists before the crawl runs. Once the crawl runs, the crawler passes calls to the :class:`~trawl.Crawl`.
+The crawler exists before the crawl runs. While the crawl runs, the crawler forwards calls to the :class:`~trawl.Crawl`.
 
 Code written for Scrapy connects its receivers to :class:`CrawlerSignals`, ``crawler.signals``. Receivers of
 ``engine_started``, ``spider_opened``, ``spider_idle``, ``spider_closed`` and ``engine_stopped`` may be ``async`` and
-are awaited. All other receivers are called immediately when their event happens, as in Scrapy, so they can't await. A
-watcher that reads the event can await. Events without a listener are not created.
+are awaited. As in Scrapy, all other receivers are called immediately when their event happens, so they can't await. Use
+a watcher that reads the events if you need to await. Events without a receiver are not created.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Failure(TrawlError):
     Errbacks and receivers of ``spider_error`` and ``item_error`` get it.
 
     Attributes:
-        response: The response whose ``process_spider_input`` raised the error, or None.
+        response: The response for which ``process_spider_input`` raised the error; None for any other error.
     """
 
     def __init__(self, value: BaseException, response: Response | None = None) -> None:
@@ -165,14 +165,14 @@ class CrawlerSignals:
         """Call ``receiver`` when a signal is sent, with the arguments of the signal that it accepts.
 
         Args:
-            receiver: Errors that it raises are logged. It may be ``async`` for :data:`IDLE` and
-                :data:`BEGIN_AND_END`.
+            receiver: The function to call. Errors that it raises are logged. It may be ``async`` for the signals in
+                :data:`IDLE` and :data:`BEGIN_AND_END`.
             signal: A name in ``trawl.signals``: ``signals.spider_opened``, ``signals.item_scraped``, ...
             options: Scrapy's other options, which are ignored.
 
         Raises:
             UsageError: If trawl does not send the signal, or the receiver is ``async`` for a signal whose receivers are
-                not awaited. The message says what to use instead.
+                not awaited. The message names the replacement.
         """
         if isinstance(signal, str) and signal in NOT_SENT:
             raise UsageError(f"trawl does not send the signal {signal}: {NOT_SENT[signal]}")
@@ -200,18 +200,18 @@ class CrawlerSignals:
         self._receivers = [pair for pair in self._receivers if pair[0] != signal]
 
     def bind(self, events: Events, spider: object) -> None:
-        """Set the crawl's events and its spider, before the first event is sent."""
+        """Set the events and the spider of the crawl. Must be called before the first event is sent."""
         self._events, self._spider = events, spider
         for signal, receiver in self._receivers:
             if signal in EVENT_SIGNALS:
                 self._listen(events, signal, receiver)
 
     async def send(self, signal: str, **given: object) -> list[Exception]:
-        """Call the receivers of a signal in order, and wait for them. A checkpoint only if a receiver awaits.
+        """Call the receivers of a signal in order, and wait until they return. A checkpoint only if a receiver awaits.
 
         Returns:
-            The errors that the receivers raised. All are logged except ``CloseSpider`` and ``DontCloseSpider`` for
-            :data:`IDLE`.
+            The errors that the receivers raised. All errors are logged, except ``CloseSpider`` and ``DontCloseSpider``
+            for :data:`IDLE`.
         """
         errors: list[Exception] = []
         for wanted, receiver in list(self._receivers):
@@ -259,14 +259,14 @@ def accepted(receiver: Callable[..., Any], given: Mapping[str, object]) -> Mappi
 def fingerprint(
     request: Request, *, include_headers: Iterable[bytes | str] | None = None, keep_fragments: bool = False
 ) -> bytes:
-    """Return Scrapy's fingerprint of a request, 20 bytes, to find identifiers that were stored with it.
+    """Return Scrapy's fingerprint of a request (20 bytes), for data that was stored under such fingerprints.
 
     The crawl distinguishes requests by :func:`trawl.http.fingerprint` instead.
 
     Args:
-        request: The request. Its method, URL and body count.
-        include_headers: Names of headers that count too.
-        keep_fragments: Whether the URL's fragment counts too.
+        request: The request, whose method, URL and body are always included.
+        include_headers: Names of headers to include.
+        keep_fragments: Whether to include the URL's fragment.
     """
     names = sorted(name.decode() if isinstance(name, bytes) else name for name in include_headers or ())
     headers = {
@@ -304,7 +304,10 @@ class RequestFingerprinter:
 
 
 class CrawlerEngine:
-    """Scrapy's engine as spiders use it. Ends the crawl, fetches, and accepts requests when nothing is pending."""
+    """The methods of Scrapy's engine that spiders use.
+
+    They end the crawl, fetch, and accept requests when nothing is pending.
+    """
 
     __slots__ = ("_crawl", "_given")
     if not TYPE_CHECKING:
@@ -330,10 +333,12 @@ class CrawlerEngine:
         self._running().shutdown(reason)
 
     def crawl(self, request: Request, spider: object = None) -> None:
-        """Add a request to the crawl, in a receiver of ``spider_idle``. It is stored after all receivers were called.
+        """Add a request to the crawl. Only receivers of ``spider_idle`` may call this.
+
+        The request is added after all receivers have returned.
 
         Raises:
-            RuntimeError: If no receiver is being called. Other code yields its requests.
+            RuntimeError: If no receiver of ``spider_idle`` is running. Other code must yield its requests.
             TypeError: If ``request`` is not a request.
         """
         if not isinstance(request, Request):
@@ -360,7 +365,7 @@ class CrawlerEngine:
         return await self._running().fetch(request)
 
     async def download_async(self, request: Request) -> Response:
-        """The newer name of :meth:`download`. A checkpoint."""
+        """Do the same as :meth:`download`, under Scrapy's newer name. A checkpoint."""
         return await self._running().fetch(request)
 
     def _running(self) -> RunningCrawl:
@@ -390,7 +395,8 @@ class Crawler:
         spidercls: The spider's class.
         spider: The spider; None until it is created.
         engine: Object with Scrapy's methods that end the crawl and fetch requests.
-        signals: Object that sends most of Scrapy's signals. For other signals, it raises an error with a replacement.
+        signals: Object that sends most of Scrapy's signals. Connecting to another signal raises an error that names a
+            replacement.
         request_fingerprinter: Object whose method ``fingerprint`` returns Scrapy's fingerprint of a request.
     """
 
@@ -422,6 +428,9 @@ class Crawler:
         self.engine.close_spider(self.spider, "shutdown")
 
     async def stop_async(self) -> None:
-        """Scrapy's newer name of :meth:`stop`. A checkpoint that does not wait for the end of the crawl."""
+        """Do the same as :meth:`stop`, under Scrapy's newer name.
+
+        A checkpoint. Does not wait for the end of the crawl.
+        """
         await trio.lowlevel.checkpoint()
         self.stop()

@@ -29,18 +29,18 @@ _T = TypeVar("_T")
 
 LONGEST_ROW = 1_000_000  # characters; a longer row of a CSV file is skipped
 MAX_TOLD = 100  # maximum number of skipped rows that are logged per file
-NODES_A_TURN = 100  # nodes or rows after which other tasks run, because millions of them may have no output
+NODES_A_TURN = 100  # nodes or rows after which other tasks run, even if none has an output
 
 
 class _RecordSpider(Spider[ItemT]):
-    """Base of the spiders for XML nodes and CSV rows, with a hook before the records and a hook after each record."""
+    """Base of the spiders for XML nodes and CSV rows, with hooks that run before the records and after each record."""
 
     def adapt_response(self, response: Response) -> Response:
         """Return the response to parse. Override this to repair a broken file."""
         return response
 
     def process_results(self, response: Response, results: Any) -> Any:
-        """Return the outputs of a record, which are passed as one list. Override this to change or drop outputs."""
+        """Return the outputs of a record. ``results`` is a list of them. Override this to change or drop outputs."""
         return results
 
     async def _outputs(
@@ -61,11 +61,11 @@ class _RecordSpider(Spider[ItemT]):
                     yield output  # noqa: ASYNC119 - the reader closes this
 
     def _outputs_of(self, response: Response, results: Iterable[Any]) -> Iterator[Any]:
-        """Yield the outputs of several records. All methods must be plain."""
+        """Yield the outputs of several records. None of the overridden methods may be ``async``."""
         for result in results:
             if is_async(result):
                 if inspect.iscoroutine(result):
-                    result.close()  # otherwise Python warns that it was never awaited
+                    result.close()  # close it, or Python warns that it was never awaited
                 name = type(self).__name__
                 raise TypeError(f"{name}: an async method can't be called in your own loop: write a plain method")
             yield from iterate(self.process_results(response, list(iterate(result))))
@@ -75,8 +75,9 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
     """Calls :meth:`parse_node` with each node of one name in an XML file. The file is parsed as a whole.
 
     Attributes:
-        iterator: ``"html"`` parses broken XML as HTML. ``"iternodes"`` and ``"xml"`` mean the same, but in a moved
-            spider ``"iternodes"`` makes each node a separate document, so that ``//title`` finds only titles inside it.
+        iterator: ``"html"`` parses broken XML as HTML. ``"iternodes"`` and ``"xml"`` parse the file as XML. They differ
+            only in a moved spider, in which ``"iternodes"`` makes each node a separate document, so that ``//title``
+            finds only titles inside of the node.
         itertag: The name of the nodes, with a prefix from ``namespaces`` or from the file. A name without a prefix
             matches any namespace. In a moved spider, it matches only nodes without a namespace, as in Scrapy.
         namespaces: Pairs of prefix and namespace, for ``itertag`` and the queries in :meth:`parse_node`.
@@ -91,7 +92,10 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
         raise NotImplementedError(f"{type(self).__name__} has no parse_node()")
 
     def parse_nodes(self, response: Response, nodes: Iterable[Selector]) -> Any:
-        """Return the outputs for all nodes of a file, which are parsed one by one. Override this to see all nodes."""
+        """Return the outputs for all nodes of a file. The nodes are parsed one by one.
+
+        Override this if the spider needs all nodes together.
+        """
         return self._outputs_of(response, (self.parse_node(response, node) for node in nodes))
 
     def _parse(self, response: Response, **kwargs: Any) -> Any:
@@ -154,7 +158,10 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
         raise NotImplementedError(f"{type(self).__name__} has no parse_row()")
 
     def parse_rows(self, response: Response) -> Any:
-        """Return the outputs for all rows of a file, which are parsed one by one. Override this to see all rows."""
+        """Return the outputs for all rows of a file. The rows are parsed one by one.
+
+        Override this if the spider needs all rows together.
+        """
         rows = (row for row in self._rows(response) if row is not None)
         return self._outputs_of(response, (self.parse_row(response, row) for row in rows))
 
@@ -165,7 +172,7 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
         return self._outputs(response, self._rows(response), self.parse_row)
 
     def _rows(self, response: Response) -> Iterator[dict[str, str] | None]:
-        """Yield the rows, and None for each skipped one."""
+        """Yield the rows, and None for each skipped row."""
         lines = _Lines(response.text.lstrip("\ufeff"))
         rows = csv.reader(lines, delimiter=self.delimiter or ",", quotechar=self.quotechar or '"')
         names = list(self.headers or ())
@@ -179,7 +186,7 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
                 row = next(rows)
             except StopIteration:
                 break
-            except csv.Error as error:  # the reader continues with the next line
+            except csv.Error as error:  # skip the row; the reader continues with the next line
                 row, wrong = [], str(error)
             finally:
                 csv.field_size_limit(others)
@@ -200,12 +207,12 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
 
 
 class _Lines:
-    """The lines of a text for the CSV reader, which reads all lines of a row.
+    """The lines of a text, as an iterator for the CSV reader, which may read several lines for one row.
 
     Attributes:
-        characters: Number of characters read for the row. Set it to 0 before the next row.
-        start: Number of the row's first line.
-        is_open: True if the text has ended within a row.
+        characters: Number of characters read for the current row. The caller sets it to 0 before the next row.
+        start: Line number of the first line of the current row.
+        is_open: True if the text ended inside of a row.
     """
 
     def __init__(self, text: str) -> None:
@@ -239,12 +246,12 @@ class _Lines:
 class FeedSpider(Spider[ItemT]):
     """Calls :meth:`parse_entry` with each entry of the RSS or Atom feeds at its start URLs.
 
-    A start URL may also be a page. In this case, the feeds to which the page links
-    (``<link rel="alternate" type="application/rss+xml">``) are read.
+    A start URL may also be a page. In this case, the spider reads the feeds to which the page links (``<link
+    rel="alternate" type="application/rss+xml">``).
 
     Attributes:
-        feed_since: Entries last changed before this datetime, date or string (``2024-05-01``, UTC by default) are
-            skipped. Entries without a time are kept.
+        feed_since: A datetime, a date or a string (``2024-05-01``), in UTC by default. Entries whose last change was
+            earlier are skipped. Entries without a time are kept.
         feed_max_bytes: Maximum number of bytes read from one feed.
         feed_max_entries: Maximum number of entries read from one feed.
     """
@@ -258,7 +265,7 @@ class FeedSpider(Spider[ItemT]):
         self._since: datetime | None = since_utc(self.name, "feed_since", self.feed_since)
 
     def parse_entry(self, response: Response, entry: FeedEntry) -> Outputs[ItemT]:
-        """Process an entry. By default the entry is the item. Override this to follow ``entry.url``, for example."""
+        """Process an entry. By default, the entry is the item. Override this, for example, to follow ``entry.url``."""
         return entry  # type: ignore[return-value]  # without an override, entries are the items
 
     async def _parse(self, response: Response, **kwargs: Any) -> AsyncGenerator[Any, None]:

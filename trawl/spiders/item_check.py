@@ -2,7 +2,7 @@
 
 msgspec validates dataclasses, attrs classes, Structs and TypedDicts strictly: the string ``"12"`` is not a number, and
 an unknown field is an error. pydantic validates and converts its own models. For classes without types
-(:class:`trawl.items.Item`), only the class is checked. Public through :mod:`trawl.spiders`, the only importer.
+(:class:`trawl.items.Item`), only the class of the item is checked. Only :mod:`trawl.spiders` imports this module.
 """
 
 from __future__ import annotations
@@ -77,11 +77,13 @@ Check = Callable[[Any], Any]
 
 
 class ItemCheckError(ValueError):
-    """An item is not valid. The message describes the fault and its location."""
+    """An item is not valid. The message describes the error and its position in the item."""
 
 
 def make_check(kind: Any) -> Check:
-    """Return the check for a type or a union of types. It converts a dict to the type, and returns instances unchanged.
+    """Return the check for a type or a union of types.
+
+    The check converts a dict to the type, and returns instances of the type unchanged.
 
     Raises:
         TypeError: If ``kind`` is not an item type.
@@ -115,7 +117,7 @@ def _by_msgspec(kind: type) -> Check:
             raise _another(item, kind)
         if not is_instance and not item.keys() <= known:
             unknown = next(name for name in item if name not in known)
-            raise ItemCheckError(f"Object contains unknown field `{unknown}`")  # like msgspec's message
+            raise ItemCheckError(f"Object contains unknown field `{unknown}`")  # the same message as from msgspec
         try:
             made: Any = msgspec.convert(item_fields(item), kind, from_attributes=True)
         except (msgspec.ValidationError, ValueError, TypeError) as error:
@@ -139,7 +141,7 @@ def _names_of(kind: Any) -> frozenset[str]:
 def _by_pydantic(kind: Any) -> Check:
     def check(item: Any) -> Any:
         if isinstance(item, kind):
-            return item  # validated when it was made
+            return item  # pydantic validated it when it was created
         if not isinstance(item, Mapping):
             raise _another(item, kind)
         try:
@@ -195,7 +197,10 @@ OF_THE_SPIDER = "spider"  # value of ITEM_TYPE that selects the type argument of
 
 
 class ItemCheck:
-    """Hook that validates items. Invalid items are counted, logged, and dropped or kept as :class:`InvalidItem`."""
+    """Hook that validates items.
+
+    Invalid items are counted and logged. They are either dropped or kept as :class:`InvalidItem`.
+    """
 
     def __init__(self, kind: Any, stats: Stats, *, keeps: bool) -> None:
         """Validate items against ``kind``. If ``keeps`` is true, invalid items are kept.
@@ -253,7 +258,7 @@ def item_check(spider: Spider[Any], settings: Mapping[str, Any], stats: Stats) -
 
 
 def item_type_of(spider: type) -> Any:
-    """Return the type argument of a spider's class or of one of its bases; None if there is none."""
+    """Return the type argument of a spider's class or of one of its base classes; None if there is none."""
     for kind in spider.__mro__:
         for base in vars(kind).get("__orig_bases__", ()):
             origin = get_origin(base)

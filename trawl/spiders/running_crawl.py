@@ -1,4 +1,4 @@
-"""The running crawl, as a spider sees it: the part of :class:`trawl.engine.Crawl` that spiders may use."""
+"""The interface of the running crawl for spiders: the part of :class:`trawl.engine.Crawl` that spiders may use."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["LimitSetter", "RunningCrawl", "Waiting"]
 
 @attrs.frozen
 class Waiting:
-    """Requests that wait on the same thing.
+    """Pending requests that wait for the same limit.
 
     Attributes:
-        count: How many.
-        reason: On what, until when, and where that comes from.
+        count: Number of requests.
+        reason: The limit for which the requests wait, until when, and the source of the limit.
     """
 
     count: int
@@ -38,7 +38,7 @@ class Waiting:
 
     @property
     def scope(self) -> str:
-        """The scope whose limit it is."""
+        """The scope to which the limit belongs."""
         return self.reason.scope
 
 
@@ -46,23 +46,23 @@ class LimitSetter(Protocol):
     """Changes limits while the crawl runs."""
 
     def set(self, scope: str, **limits: Any) -> None:
-        """Give a scope new limits: see :meth:`trawl.engine.crawl.ThrottlingHandle.set`."""
+        """Set new limits of a scope. See :meth:`trawl.engine.crawl.ThrottlingHandle.set`."""
 
 
 class RunningCrawl(MiddlewareCrawl, Protocol):
-    """A crawl while it runs. The methods are described at :class:`trawl.engine.Crawl`."""
+    """A running crawl. :class:`trawl.engine.Crawl` has the full description of the methods."""
 
     @property
     def throttling(self) -> LimitSetter:
-        """Limits, to be changed while the crawl runs."""
+        """Object that changes limits while the crawl runs."""
 
     @property
     def cancel_scope(self) -> trio.CancelScope:
-        """Around everything that is sent."""
+        """The cancel scope around all requests of the crawl."""
 
     @property
     def started_at(self) -> float:
-        """When it started, on the run clock, in seconds."""
+        """Event loop time, in seconds, at which the crawl started."""
 
     @property
     def elapsed(self) -> float:
@@ -70,38 +70,38 @@ class RunningCrawl(MiddlewareCrawl, Protocol):
 
     @property
     def queued(self) -> int:
-        """Admitted requests that have not been sent."""
+        """Number of admitted requests that were not sent yet."""
 
     @property
     def in_flight(self) -> int:
-        """Requests on the wire now."""
+        """Number of requests in flight."""
 
     @property
     def callbacks(self) -> int:
-        """Callbacks that run now."""
+        """Number of running callbacks."""
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing is pending, on the wire or in its callback."""
+        """True if no request is pending, in flight or in its callback."""
 
     @property
     def reason(self) -> str | None:
-        """The reason for which the crawl is ending; None while it is not."""
+        """The reason for which the crawl is ending; None if it is not ending."""
 
     async def until_idle(self) -> None:
-        """Return when :attr:`is_idle` holds, for ``start()``. A checkpoint."""
+        """Return when :attr:`is_idle` is True. For use in ``start()``. A checkpoint."""
 
     async def until_ending(self) -> None:
-        """Return when the crawl is ending. A checkpoint."""
+        """Return when the crawl starts to end. A checkpoint."""
 
     def why(self, subject: Request | str) -> Reason | None:
-        """Explain the wait of a request, a scope or a host."""
+        """Return the reason why a request, a scope or a host must wait; None if it need not wait."""
 
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
-        """Return the limits that pending requests wait on, the largest groups first."""
+        """Return the limits for which pending requests wait, at most ``most`` groups, the largest first."""
 
     def report(self) -> Sequence[ScopeReport]:
-        """Report for each scope its requests and what limited them."""
+        """Return a report for each scope, with its requests and the limits that delayed them."""
 
     @overload
     def events(self, *, most: int = ...) -> EventStream[Event]: ...
@@ -110,25 +110,25 @@ class RunningCrawl(MiddlewareCrawl, Protocol):
     def events(self, *kinds: type[EventT], most: int = ...) -> EventStream[EventT]: ...
 
     async def add(self, requests: Request | Iterable[Request]) -> None:
-        """Put requests into the crawl from outside. A checkpoint."""
+        """Add requests to the crawl from outside of callbacks. A checkpoint."""
 
     def stay_open(self) -> AbstractContextManager[None]:
         """Keep the crawl from ending while the block runs."""
 
     def session(self, name: str, *, throttling: Mapping[str, Any] | None = None, **options: Any) -> Session:
-        """Return the session of this name, made if it is missing."""
+        """Return the session with this name, which is created if needed."""
 
     async def address_of(self, host: str) -> str | None:
-        """Return the address that requests to a host go to; None: it has none. A checkpoint."""
+        """Return the address of a host, to which requests are sent; None if it has none. A checkpoint."""
 
     def pause(self, *, is_paused: bool = True) -> None:
-        """Send nothing new until the crawl is continued."""
+        """Stop sending new requests; with ``is_paused=False``, resume sending."""
 
     def shutdown(self, reason: str = "shutdown") -> None:
-        """Send nothing new, let what is in flight finish, and end."""
+        """Send no new requests, finish the requests in flight, and end the crawl."""
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """End at once."""
+        """End the crawl immediately and cancel the requests in flight."""
 
     def when_cancelled(self, hook: Callable[[], None]) -> None:
         """Call ``hook`` when the crawl is cancelled."""

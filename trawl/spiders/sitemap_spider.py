@@ -21,13 +21,14 @@ from trawl.spiders.xml_stream import GzipBody, XmlStream, local_name, namespace_
 
 __all__ = ["Sitemap", "SitemapSpider", "parse_lastmod", "since_utc", "sitemaps_in_robots"]
 
-ROBOTS_CHARACTERS = 512_000  # maximum read of a robots.txt; RFC 9309, section 2.5, requires 500 KiB
-_MAX_PARTS = 10_000  # maximum number of children read of one entry
-_LONGEST_LINE = 65_536  # characters kept of one line; no URL is as long
-_MAX_BLANK = 1_048_576  # characters of blank lines in a text file; a file with more counts as longer than the limit
+ROBOTS_CHARACTERS = 512_000  # maximum read of a robots.txt file; RFC 9309, 2.5, requires 500 KiB
+_MAX_PARTS = 10_000  # maximum number of child elements that are read from one entry
+_LONGEST_LINE = 65_536  # maximum characters of a line; no URL is so long
+# # Maximum number of characters of blank lines in a text file. A file with more counts as longer than the limit.
+_MAX_BLANK = 1_048_576
 _LINE = re.compile("[^\\s\ufeff][^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")  # lines end as in str.splitlines()
 _START_BYTES = 4_096  # enough to recognize the kind of a file
-_MARKS = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n\f\v"  # may precede the first character in any encoding
+_MARKS = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n\f\v"  # bytes that may precede the first character, in any encoding
 _KINDS = frozenset({"urlset", "sitemapindex"})
 _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?")
 _DEPTH = "sitemap_depth"
@@ -35,7 +36,7 @@ _Pattern = str | re.Pattern[str]
 
 
 class Sitemap:
-    """An iterator over the entries of one file. The file is parsed on demand, once.
+    """An iterator over the entries of one file. The file is parsed once, during the iteration.
 
     An entry is a dictionary with ``loc`` and optionally ``lastmod``, ``changefreq``, ``priority`` and ``alternate``, a
     list of the page's URLs in other languages.
@@ -45,7 +46,7 @@ class Sitemap:
             a file that is not a sitemap.
         count: Number of entries read so far.
         other_lines: Number of lines of text that are not URLs.
-        is_cut: True if the file has more than the limits allow. Known after reading the file.
+        is_cut: True if the file is larger or has more entries than the limits allow. Known after reading the file.
         is_broken: True if the file ended early. Known after reading the file.
     """
 
@@ -59,11 +60,11 @@ class Sitemap:
         content_type: str | None = None,
         url: str = "",
     ) -> None:
-        """Read the beginning of a file.
+        """Read the start of a file.
 
         Args:
             body: The body, which may be gzip.
-            max_bytes: Maximum number of unpacked bytes to read.
+            max_bytes: Maximum number of bytes to read, after decompression.
             max_entries: Maximum number of entries.
             is_text: True if the file may have one URL per line instead of XML, even if its first line is not a URL.
             content_type: The file's ``Content-Type`` header.
@@ -81,7 +82,7 @@ class Sitemap:
         start = b"".join(GzipBody(body, _START_BYTES))
         first = start.lstrip(_MARKS).replace(b"\0", b"")
         if not first.startswith(b"<") and (is_text or first[:8].lower().startswith((b"http://", b"https://"))):
-            if b"\0" in start[:2]:  # UTF-16 without a byte order mark
+            if b"\0" in start[:2]:  # the file is UTF-16 without a byte order mark
                 self._content_type = f"text/plain; charset=utf-16{'be' if start[0] == 0 else 'le'}"
             self.type: str = "urlset"
             return
@@ -95,7 +96,7 @@ class Sitemap:
 
     @property
     def is_cut(self) -> bool:
-        """True if the file has more than the limits allow."""
+        """True if the file is larger or has more entries than the limits allow."""
         return self._has_too_many or self._unpacked.is_cut
 
     @property
@@ -105,14 +106,14 @@ class Sitemap:
 
     @property
     def problem(self) -> str:
-        """The reason why the file was not read completely, as the end of a sentence; "" if it was."""
+        """The reason why the file was not read completely, as the end of a sentence; "" if it was read completely."""
         if self._has_too_many:
             return f"is longer than {self._max_entries} entries"
         return self._unpacked.problem if self._xml is None else self._xml.problem
 
     @property
     def pieces(self) -> int:
-        """Number of pieces parsed so far. Let other tasks run each time it grows."""
+        """Number of pieces parsed so far. Let other tasks run each time this number increases."""
         return self._pieces if self._xml is None else self._xml.pieces
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -155,7 +156,7 @@ class Sitemap:
         yield from self._address(held)
 
     def _address(self, line: str) -> Iterator[dict[str, Any]]:
-        """Yield the entry of a line. The protocol requires absolute URLs, so other text is not turned into a URL."""
+        """Yield the entry of a line if the line is an absolute URL, because the protocol allows no relative URLs."""
         if "://" in line:
             yield {"loc": line.strip()}
         elif line.strip():
@@ -165,7 +166,7 @@ class Sitemap:
         for element in xml:
             outer, namespace = element.getparent(), namespace_of(element)
             if namespace and outer is not None and namespace != namespace_of(outer) and "sitemap" not in namespace:
-                continue  # an element of an extension
+                continue  # the element belongs to an extension
             entry: dict[str, Any] = {}
             for part in islice(element, _MAX_PARTS):
                 name = local_name(part)
@@ -187,9 +188,10 @@ def sitemaps_in_robots(text: str) -> Iterator[str]:
 
 
 def parse_lastmod(written: str | date) -> datetime | None:
-    """Return the last point in time that a date in W3C's format can mean, as an aware datetime; None if not a date.
+    """Return the last point in time that a date in W3C's format can mean, as an aware datetime; None if it is not a
+    date.
 
-    ``2024-05`` can mean any day of May 2024, and "changed since" must not miss a change.
+    For example, ``2024-05`` can mean any day of May 2024. The last point is used so that no changed page is missed.
     """
     if isinstance(written, date) and not isinstance(written, datetime):
         written = written.isoformat()
@@ -208,7 +210,7 @@ def parse_lastmod(written: str | date) -> datetime | None:
 
 
 def since_utc(spider: str, attribute: str, value: str | date | None) -> datetime | None:
-    """Return the parsed ``sitemap_modified_since`` or ``feed_since``, by default in UTC; None if it is empty.
+    """Return ``sitemap_modified_since`` or ``feed_since`` as an aware datetime (default: UTC); None if it is empty.
 
     Args:
         spider: The spider's name, for messages.
@@ -231,18 +233,18 @@ class SitemapSpider(Spider[ItemT]):
     """Fetches the pages listed in sitemaps, in indexes of sitemaps, and in sitemaps that robots.txt files name.
 
     Files may be XML, text with one URL per line, RSS or Atom, and may be compressed with gzip. They are parsed in
-    pieces, with limits. The sitemaps of an index are fetched after the pages that are known so far, so that a site with
-    millions of pages is never in memory at once.
+    pieces, with limits. The sitemaps of an index are fetched after the pages that are already known. So even for a site
+    with millions of pages, only some of the URLs are in memory at the same time.
 
     Attributes:
         sitemap_urls: The sitemaps, indexes or robots.txt files to start with.
-        sitemap_rules: Pairs of a regular expression and a callback (or its name). The first expression found in a
-            page's URL decides its callback.
+        sitemap_rules: Pairs of a regular expression and a callback (or its name). The first expression that is found in
+            a page's URL determines the callback of the page.
         sitemap_follow: Regular expressions. Sitemaps of an index are read only if one of them matches their URL.
         sitemap_alternate_links: Whether pages in other languages (``<xhtml:link rel="alternate">``) are fetched.
-        sitemap_modified_since: Entries last changed before this datetime, date or string (``2024-05-01``, UTC by
-            default) are skipped. Entries without a time are kept.
-        sitemap_max_bytes: Maximum number of unpacked bytes read from one file. The protocol allows 50 MiB.
+        sitemap_modified_since: A datetime, a date or a string (``2024-05-01``), in UTC by default. Entries whose last
+            change was earlier are skipped. Entries without a time are kept.
+        sitemap_max_bytes: Maximum number of bytes read from one file, after decompression. The protocol allows 50 MiB.
         sitemap_max_entries: Maximum number of entries read from one file. The protocol allows 50,000.
         sitemap_max_depth: Maximum depth of nested indexes. The protocol does not allow nesting.
     """
@@ -269,7 +271,7 @@ class SitemapSpider(Spider[ItemT]):
         self._since: datetime | None = since_utc(self.name, "sitemap_modified_since", since)
 
     def check(self) -> None:
-        """Check the sitemap URLs, like start URLs.
+        """Check the sitemap URLs in the same way as start URLs.
 
         Raises:
             UsageError: If a URL can't be fetched.
@@ -283,14 +285,16 @@ class SitemapSpider(Spider[ItemT]):
             yield Request(url, self._parse_sitemap)
 
     def sitemap_filter(self, entries: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-        """Return the entries to use: pages or sitemaps, depending on ``entries.type``. Override this to select entries.
+        """Return the entries to use.
+
+        ``entries.type`` shows whether these are pages or sitemaps. Override this to select.
 
         Other tasks of the crawl run between the yielded entries, but not while this method searches for the next entry.
         """
         return entries
 
     def _get_sitemap_body(self, response: Response) -> bytes | None:
-        """Return the file to parse. This is Scrapy's name; spiders override the method to unpack other formats."""
+        """Return the file to parse. The name is Scrapy's. Spiders override the method to unpack other formats."""
         return response.body
 
     def _parse_sitemap(self, response: Response) -> Any:
@@ -299,7 +303,7 @@ class SitemapSpider(Spider[ItemT]):
         return self._in_turns(outputs) if is_own else OutputIterable(outputs, self._in_turns)
 
     async def _in_turns(self, outputs: Iterator[Request | None]) -> AsyncGenerator[Request, None]:
-        """Yield the requests. Other tasks run between the pieces of a file, because a piece may yield no request."""
+        """Yield the requests, and execute a checkpoint for each None, so that other tasks run."""
         for output in outputs:
             if output is None:
                 await trio.lowlevel.checkpoint()
@@ -319,7 +323,7 @@ class SitemapSpider(Spider[ItemT]):
             return
         pieces = sitemap.pieces
         for each in self._requests(response, sitemap, depth):
-            if sitemap.pieces > pieces:  # a file may have any number of entries without a request
+            if sitemap.pieces > pieces:  # yield None, because any number of entries may have no request
                 pieces = sitemap.pieces
                 yield None
             if each is not None:

@@ -44,7 +44,7 @@ __all__ = [
 
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # supports a default, so `Spider` alone means any items
+    from typing_extensions import TypeVar  # supports a default, so that a plain `Spider` has items of any type
 
     ItemT = TypeVar("ItemT", default=Any)
 else:
@@ -68,12 +68,15 @@ Outputs: TypeAlias = (
 
 
 def is_async(result: object) -> bool:
-    """Return True if a callback's result has to be awaited or iterated asynchronously."""
+    """Return True if a callback's result must be awaited or iterated asynchronously."""
     return inspect.isawaitable(result) or isinstance(result, AsyncIterable)
 
 
 def iterate(result: Any) -> Iterable[Any]:
-    """Return the outputs of a plain callback. An iterable that is neither a string nor an item has several outputs."""
+    """Return the outputs of a plain callback.
+
+    If ``result`` is an iterable, but neither a string nor an item, its elements are the outputs.
+    """
     if result is None:
         return ()
     if isinstance(result, list | tuple | Iterator):
@@ -83,10 +86,10 @@ def iterate(result: Any) -> Iterable[Any]:
 
 
 class OutputIterable:
-    """Outputs that an override may read with ``for`` or with ``async for``, as Scrapy's spiders do."""
+    """Outputs that can be read with ``for`` and with ``async for``, because overrides in Scrapy's spiders use both."""
 
     def __init__(self, plain: Iterator[Any], later: Callable[[Iterator[Any]], AsyncGenerator[Any, None]]) -> None:
-        """Iterate over ``plain``, or asynchronously over ``later(plain)``."""
+        """Read ``plain`` with ``for``, or ``later(plain)`` with ``async for``."""
         self._plain = plain
         self._later = later
         self._made: AsyncGenerator[Any, None] | None = None
@@ -99,7 +102,7 @@ class OutputIterable:
         return self._made
 
     async def aclose(self) -> None:
-        """Close the asynchronous iterator, if there is one. A checkpoint if closing it is one."""
+        """Close the asynchronous iterator, if there is one. A checkpoint if closing the iterator is a checkpoint."""
         if self._made is not None:
             await self._made.aclose()
 
@@ -166,18 +169,19 @@ class Spider(Generic[ItemT]):
     Attributes:
         name: The spider's name in logs and feeds. Required.
         start_urls: The URLs that the default :meth:`start` requests.
-        allowed_domains: Requests to domains other than these and their subdomains are dropped and counted as offsite;
-            empty means no limit. Requests from :meth:`start` are always allowed.
+        allowed_domains: Domains to which requests are allowed, including their subdomains. Requests to other domains
+            are dropped and counted as offsite. If empty, all domains are allowed. Requests from :meth:`start` are
+            always allowed.
         custom_settings: Settings of this spider. Only the command line overrides them.
-        own_settings: Settings that this spider adds, with their defaults. They can be set like all other settings and
-            are part of ``self.settings``.
+        own_settings: Settings that this spider adds, with their defaults. They are set like all other settings, and
+            ``self.settings`` contains them.
         handle_httpstatus_list: Status codes outside 2xx that go to the callback instead of the errback.
-        download_delay: Seconds; overrides every ``DOWNLOAD_DELAY``. None keeps the setting.
-        crawler: The crawl under Scrapy's name, for its settings and statistics. Set after ``__init__``.
+        download_delay: Seconds, overriding every ``DOWNLOAD_DELAY``; None to keep the setting.
+        crawler: The crawl under Scrapy's name, with its settings and statistics. Set after ``__init__``.
 
     Args:
         name: Replaces the class's name for this run.
-        kwargs: The arguments of ``-a key=value``; each becomes an attribute.
+        kwargs: The arguments from ``-a key=value``. Each becomes an attribute.
 
     Raises:
         ValueError: If the spider has no name.
@@ -208,7 +212,7 @@ class Spider(Generic[ItemT]):
             raise ValueError(f"{type(self).__name__} has no name: give the class an attribute `name`")
         self.__dict__.update(kwargs)
         if "start_urls" not in self.__dict__ and type(self).start_urls is Spider.start_urls:
-            self.start_urls = []  # a new list, because a spider may append to it
+            self.start_urls = []  # create a new list, because a spider may append to it
         self._crawl: RunningCrawl | None = None
 
     @classmethod
@@ -227,7 +231,7 @@ class Spider(Generic[ItemT]):
 
     @classmethod
     def update_settings(cls, settings: CustomSettings) -> None:
-        """Set the spider's settings, by default to ``custom_settings``. All of them have the same precedence."""
+        """Change the spider's settings. By default, adds ``custom_settings``. They all have the same precedence."""
         settings.setdict(cls.custom_settings or {})
 
     @property
@@ -286,15 +290,18 @@ class Spider(Generic[ItemT]):
     async def start(self) -> AsyncIterator[Any]:
         """Yield the first requests (and items), by default one request for each start URL.
 
-        It is read with back-pressure: only while no pending request may be sent and fewer than 10,000 requests are
-        pending. So an endless generator runs in constant memory. By default, this calls :meth:`start_requests`,
+        The crawl reads this generator only while no pending request may be sent and fewer than 10,000 requests are
+        pending. So even an endless generator takes constant memory. By default, this calls :meth:`start_requests`,
         Scrapy's older form.
         """
         for request in self.start_requests():
             yield request
 
     def start_requests(self) -> Iterable[Any]:
-        """Return the first requests as a plain iterable: Scrapy's older form of :meth:`start`, for moved spiders."""
+        """Return the first requests as a plain iterable.
+
+        This is Scrapy's older form of :meth:`start`, for moved spiders.
+        """
         crawl = getattr(self, "_crawl", None)
         if crawl is None or crawl.settings["FILTER_START_URLS"]:
             for url in self.start_urls:
@@ -306,7 +313,7 @@ class Spider(Generic[ItemT]):
             yield request
 
     def _parse(self, response: Response, **kwargs: Any) -> Any:
-        """Process a response without a callback. Called by the engine; kinds of spiders override it."""
+        """Process a response whose request has no callback. The engine calls this. Special base classes override it."""
         return self.parse(response, **kwargs)
 
     def parse(self, response: Response, *args: Any, **kwargs: Any) -> Outputs[ItemT]:
@@ -325,8 +332,8 @@ class Spider(Generic[ItemT]):
     async def fetch(self, request: Request) -> Response:
         """Send ``request`` from within a callback and return its response, with any status code. A checkpoint.
 
-        The request obeys the limits like all other requests. Redirects are followed, and failures are retried.
-        Cancelling withdraws the request.
+        The request obeys the limits like all other requests. Redirects are followed, and failures are retried. If the
+        caller is cancelled, the request is withdrawn.
 
         Raises:
             DownloadError: If there is no response.
@@ -365,7 +372,7 @@ def check_name(spider: type, name: object) -> None:
 
 
 def check_urls(name: str, attribute: str, urls: object) -> None:
-    """Check that all URLs in a list or tuple can be fetched; other iterables are not read.
+    """Check that all URLs in a list or tuple can be fetched. Other iterables are not read.
 
     Raises:
         UsageError: If a URL can't be fetched, or ``urls`` is a string.
@@ -390,7 +397,7 @@ def make_spider(spider: type[Spider], arguments: Mapping[str, Any] | None, crawl
 
     Raises:
         UsageError: If an attribute is not valid.
-        SpiderLoadError: If the constructor or ``from_crawler`` failed. The error is its cause.
+        SpiderLoadError: If the constructor or ``from_crawler`` raised an exception, which is its ``__cause__``.
     """
     try:
         with contained:
@@ -406,11 +413,11 @@ def make_spider(spider: type[Spider], arguments: Mapping[str, Any] | None, crawl
 
 
 def _where(spider: type[Spider], error: Exception) -> str:
-    """Return the innermost line of an error's traceback, in the spider's file if possible."""
+    """Return the position of the innermost frame of an error's traceback, in the spider's file if possible."""
     frames = traceback.extract_tb(error.__traceback__)
     try:
         own = inspect.getsourcefile(spider)
-    except TypeError:  # a class without a file
+    except TypeError:  # the class has no file
         own = None
     frame = next((each for each in reversed(frames) if each.filename == own), frames[-1])
     return f"{Path(frame.filename).name}, line {frame.lineno}"

@@ -1,11 +1,11 @@
-"""The entries of RSS 2.0 and its ancestors, RSS 1.0, and Atom (RFC 4287).
+"""The entries of RSS 2.0 and its earlier versions, of RSS 1.0, and of Atom (RFC 4287).
 
-Elements are recognized by their namespaces: the entry's own namespace and a few well-known extensions. The formats of
-the RSS family count as one namespace, because feeds mix them.
+An element is read if it has the entry's own namespace or the namespace of one of a few well-known extensions. The
+namespaces of all RSS formats are treated as one namespace, because feeds mix them.
 
-feedparser 6.0 knows more dialects, but it parses a whole feed at once and without limits. It takes 0.32 ms per entry
-(0.08 ms here), so a feed of 32 MiB would block the crawl for half a minute. It also removes scripts and attributes from
-the HTML of entries.
+feedparser 6.0 knows more dialects, but it parses a whole feed in one call and without limits. It takes 0.32 ms per
+entry (this module: 0.08 ms), so a feed of 32 MiB would block the crawl for half a minute. It also removes scripts and
+attributes from the HTML of entries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEED_ROOTS = frozenset({"rss", "RDF", "feed", "Channel"})
 """Local names of the outermost elements of RSS and Atom."""
 
 _ENTRIES = frozenset({"item", "entry"})
-_MAX_PARTS = 10_000  # maximum number of children read of one entry
+_MAX_PARTS = 10_000  # maximum number of child elements that are read from one entry
 _LONGEST_NUMBER = 18  # digits
 _LONGEST_TIME = 100  # characters
 _BASE = "{http://www.w3.org/XML/1998/namespace}base"
@@ -68,7 +68,7 @@ _PREFIXES = {
 
 @attrs.frozen
 class Enclosure:
-    """A file that belongs to an entry: the audio of a podcast, for example.
+    """A file that belongs to an entry, for example the audio of a podcast.
 
     Attributes:
         url: Absolute URL of the file.
@@ -90,7 +90,7 @@ class FeedEntry:
         title: Title, as in the feed.
         id: Id in the feed; the URL if the entry has no id.
         published_utc: Time of publication; None if it is missing or can't be parsed.
-        updated_utc: Time of the last change; the time of publication if there is none.
+        updated_utc: Time of the last change; the time of publication if the entry has no such time.
         author: Author, or "".
         summary: Short text, often HTML.
         content: Full text, mostly HTML; "" if the feed has only a summary.
@@ -113,7 +113,7 @@ class FeedEntry:
 
 
 class WebFeed:
-    """An iterator over the entries of a feed. The feed is parsed on demand, once.
+    """An iterator over the entries of a feed. The feed is parsed once, during the iteration.
 
     Attributes:
         is_feed: True if the document is RSS or Atom.
@@ -122,12 +122,12 @@ class WebFeed:
     """
 
     def __init__(self, body: bytes, url: str, *, max_bytes: int, content_type: str | None = None) -> None:
-        """Read the beginning.
+        """Read the start of the feed.
 
         Args:
             body: The body, which may be compressed with gzip.
             url: The feed's URL, to which links are relative.
-            max_bytes: Maximum number of unpacked bytes to read.
+            max_bytes: Maximum number of bytes to read, after decompression.
             content_type: The feed's ``Content-Type`` header.
         """
         self.xml: XmlStream = XmlStream(GzipBody(body, max_bytes), _ENTRIES, url, content_type)
@@ -137,7 +137,7 @@ class WebFeed:
 
     @property
     def pieces(self) -> int:
-        """Number of pieces parsed so far. Let other tasks run each time it grows."""
+        """Number of pieces parsed so far. Let other tasks run each time this number increases."""
         return self.xml.pieces
 
     def __iter__(self) -> Iterator[FeedEntry]:
@@ -177,7 +177,7 @@ class WebFeed:
 
 
 def _is_entry(element: Element) -> bool:
-    """Return whether an element is an entry, and not an extension's element with the same local name."""
+    """Return whether an element is an entry. An extension may have elements with the same local name, which are not."""
     namespace, outer = namespace_of(element), element.getparent()
     if namespace in _RSS or _PREFIXES.get(namespace.lower()) == "atom:":
         return True
@@ -191,7 +191,7 @@ def _base_of(element: Element, base: str) -> str:
 
 
 class _Elements:
-    """The children of an entry by their names, with a prefix if an extension defines them."""
+    """The child elements of an entry by name. The names of elements from extensions have a prefix."""
 
     def __init__(self, element: Element) -> None:
         own = namespace_of(element)
@@ -207,7 +207,10 @@ class _Elements:
         return [part for name in names for part in self._parts.get(name, ())]
 
     def links(self, relation: str) -> list[Element]:
-        """Return Atom's links with a relation, which may be written as a URL (RFC 4287, section 4.2.7.2)."""
+        """Return Atom's links with a relation.
+
+        The feed may also give the relation as a URL (RFC 4287, section 4.2.7.2).
+        """
         links = (part for part in self.all("link", "atom:link") if part.get("href"))
         return [part for part in links if part.get("rel", "alternate").lower().removeprefix(_RELATIONS) == relation]
 
@@ -224,7 +227,10 @@ _CONTENT = re.compile(r"<[^>]*>(.*)</[^>]*>", re.DOTALL)
 
 
 def _text(element: Element) -> str:
-    """Return an element's text, or its markup if it is XML, without the ``div`` of XHTML (RFC 4287, 4.1.3.3)."""
+    """Return an element's text.
+
+    For XML content, return the markup, without XHTML's outer ``div`` (RFC 4287, 4.1.3.3).
+    """
     if not len(element):
         return (element.text or "").strip()
     kind = element.get("type", "")
@@ -244,7 +250,7 @@ def _href(link: Element, base: str) -> str:
 
 
 def _link_of(parts: _Elements, base: str) -> str:
-    """Return the address of an entry's page. The entry's own format takes precedence over extensions."""
+    """Return the URL of an entry's page. Links in the entry's own format take precedence over links from extensions."""
     links = parts.links("alternate")
     own = [part for part in links if part in parts.all("link")]
     text = parts.first("link")
@@ -307,9 +313,9 @@ _LEAP_SECOND = re.compile(r"(:\d\d):60(?!\d)")  # RFC 5322, 3.3; RFC 3339, 5.7
 
 
 def _time(text: str) -> datetime | None:
-    """Return a time of RSS (RFC 5322) or Atom (RFC 3339) in UTC; None if it is not a time or its zone is unknown.
+    """Return a time from RSS (RFC 5322) or Atom (RFC 3339) in UTC; None if it is not a time, or its zone is unknown.
 
-    Both kinds may use twelve hours with ``AM`` or ``PM``, and named zones.
+    Both formats may have a 12-hour clock with ``AM`` or ``PM``, and named zones.
     """
     if len(text) > _LONGEST_TIME:
         return None
@@ -325,12 +331,13 @@ def _time(text: str) -> datetime | None:
             text = text[: zone.end(1)] + (zone[2] or _ZONES.get(zone[3].upper(), zone[3]))
         time = datetime.fromisoformat(text.upper())
         return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):  # a time in the year 1, east of Greenwich, does not exist in UTC
+    # for example, the first hours of the year 1, east of Greenwich, are out of range in UTC
+    except (ValueError, OverflowError):
         return None
 
 
 def _of_24_hours(text: str) -> str:
-    """Return ``text`` with its hour on the 24-hour clock; unchanged if it has no twelve-hour time."""
+    """Return ``text`` with its hour on the 24-hour clock; unchanged if it has no ``AM`` or ``PM``."""
     half = _HALF_DAY.search(text)
     if half is None or not 1 <= (hour := int(half[1])) <= _NOON:
         return text

@@ -1,19 +1,21 @@
-"""Incremental XML parsing with limits: only the body and one entry of a sitemap or feed are in memory.
+"""Incremental XML parsing with limits. Only the body and one entry of a sitemap or feed are in memory.
 
 The input is not trusted. Entities are not resolved, no DTD is loaded, nothing is fetched, and compressed data is
 unpacked only up to a limit. If XML is broken, as much as possible is read.
 
-libxml2 gets only UTF-8. It knows other labels than browsers, reads some labels differently, and stops without an error
-at bytes or characters that it does not allow. So :func:`trawl.http.content.decode_pieces` decodes the body, and
-characters that XML excludes become U+FFFD.
+libxml2 can't decode the body like a browser, because it knows other labels of encodings, gives some labels another
+meaning, and stops without an error at bytes or characters that it does not allow. So
+:func:`trawl.http.content.decode_pieces` decodes the body, characters that XML excludes become U+FFFD, and libxml2 gets
+only UTF-8.
 
-A task that waits for the next element can't let other tasks run. So the number of bytes and marks between two elements
-is limited, and so is the number of members of compressed data. A file that exceeds these limits counts as longer than
-the limit. When :attr:`XmlStream.pieces` grows, let other tasks run before the next element.
+While a task iterates to the next element, no other task can run. So the number of bytes and markup characters between
+two elements is limited, as is the number of members of compressed data. A file that exceeds these limits is treated
+like a file that is too long. When :attr:`XmlStream.pieces` increases, the caller must let other tasks run before it
+requests the next element.
 
-``recover=True`` of lxml 6.1 (libxml2 2.14) is not enough. Sitemaps with ``?a=1&b=2`` and feeds with ``&nbsp;`` are
-common. After the first such error, libxml2 drops every ``&amp;`` of the file: ``?a=1&amp;b=2`` becomes ``?a=1b=2``.
-Therefore :func:`repair_ampersands` repairs the text first.
+``recover=True`` of lxml 6.1 (libxml2 2.14) is not sufficient. Sitemaps with ``?a=1&b=2`` and feeds with ``&nbsp;`` are
+common. After the first such error, libxml2 drops every ``&amp;`` of the file, so that ``?a=1&amp;b=2`` becomes
+``?a=1b=2``. Therefore, :func:`repair_ampersands` repairs the text first.
 """
 
 from __future__ import annotations
@@ -44,9 +46,9 @@ _CODE_POINTS = 0x110000
 
 
 def repair_ampersands(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield the pieces with HTML entities as numeric references and bare ampersands as ``&amp;``, except in CDATA.
+    """Yield the pieces, with HTML entities replaced by numeric references, and bare ampersands by ``&amp;``.
 
-    A reference to a character that XML excludes becomes a reference to U+FFFD.
+    A reference to a character that XML excludes becomes a reference to U+FFFD. CDATA sections are not changed.
     """
     held = ""
     is_data = False
@@ -57,7 +59,7 @@ def repair_ampersands(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _advanced(text: str, is_data: bool) -> tuple[str, str, bool]:
-    """Return the repaired text, the unfinished end that needs more input, and whether that end is inside CDATA."""
+    """Return the repaired text, the unfinished end that needs more input, and whether this end is inside of CDATA."""
     done: list[str] = []
     at = 0
     while True:
@@ -75,7 +77,9 @@ def _advanced(text: str, is_data: bool) -> tuple[str, str, bool]:
 
 
 def _held_back(text: str, is_data: bool) -> int:
-    """Return the number of characters at the end that may continue in the next piece: a mark or a reference."""
+    """Return the number of characters at the end that may be an incomplete reference, or an incomplete mark of
+    CDATA.
+    """
     mark = _CLOSE if is_data else _OPEN
     most = max((n for n in range(1, len(mark)) if text.endswith(mark[:n])), default=0)
     start = -1 if is_data else text.rfind("&", max(0, len(text) - _LONGEST_REFERENCE))
@@ -102,11 +106,12 @@ def _as_xml(text: str) -> bytes:
     return NO_XML.sub("\ufffd", text).encode()
 
 
-PIECE_BYTES = 65_536  # unpacked and parsed at a time
+PIECE_BYTES = 65_536  # bytes that are unpacked and parsed at a time
 PACKED_BYTES = 4_096  # compressed bytes unpacked at a time, because zlib copies the data after each member
-MAX_MEMBERS = 10_000  # members of one gzip file; usual files have one, or one for every 64 KiB
-MAX_BYTES_BETWEEN = 16 * 1024 * 1024  # from one yielded element to the next
-MAX_MARKS_BETWEEN = 200_000  # "<", "=" and "&" between two elements; a parser's time and memory depend on them
+MAX_MEMBERS = 10_000  # maximum for one gzip file; usual files have one, or one for every 64 KiB
+MAX_BYTES_BETWEEN = 16 * 1024 * 1024  # maximum number of bytes from one yielded element to the next
+# # Maximum number of "<", "=" and "&" between two elements, because the parser's time and memory depend on it.
+MAX_MARKS_BETWEEN = 200_000
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31
 
@@ -127,7 +132,7 @@ class GzipBody:
 
     @property
     def problem(self) -> str:
-        """The reason why the body was not read completely, as the end of a sentence; "" if it was."""
+        """The reason why the body was not read completely, as the end of a sentence; "" if it was read completely."""
         if self.is_cut:
             return f"is longer than {self._most_bytes} bytes, or than the limits of one parsing step"
         return "ends early, as its gzip data is broken" if self.is_broken else ""
@@ -152,7 +157,7 @@ class GzipBody:
             for at in range(0, len(body), PACKED_BYTES):
                 packed = body[at : at + PACKED_BYTES]
                 while packed:
-                    if unpacker.eof:  # a file may have several members (RFC 1952, 2.2)
+                    if unpacker.eof:  # start the next member; a file may have several (RFC 1952, 2.2)
                         if not body.startswith(_GZIP, min(at + PACKED_BYTES, len(body)) - len(packed)):
                             return
                         members += 1
@@ -163,7 +168,7 @@ class GzipBody:
                     if piece := unpacker.decompress(packed, PIECE_BYTES):
                         yield piece
                     packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-            while piece := unpacker.decompress(b"", PIECE_BYTES):  # output still buffered after a full piece
+            while piece := unpacker.decompress(b"", PIECE_BYTES):  # the rest of the output, after a full piece
                 yield piece
             self.is_broken = not unpacker.eof
         except zlib.error:
@@ -171,12 +176,12 @@ class GzipBody:
 
 
 class XmlStream:
-    """An iterator over the complete elements with certain names. An element is freed when the next one is requested.
+    """An iterator over complete elements with given names. An element is freed when the next element is requested.
 
     Attributes:
-        root: Local name of the outermost element, or "".
-        pieces: Number of pieces parsed so far. Let other tasks run each time it grows.
-        unpacked: The body.
+        root: Local name of the outermost element; "" if there is none.
+        pieces: Number of pieces parsed so far. Let other tasks run each time this number increases.
+        unpacked: The body, which is unpacked while it is read.
         has_ended: True if the outermost element has ended, so that nothing is missing.
     """
 
@@ -187,7 +192,8 @@ class XmlStream:
 
         Args:
             pieces: The body.
-            names: The local names of the elements. A nested element with such a name is a part of the outer one.
+            names: The local names of the elements. If elements with these names are nested, only the outer element is
+                yielded, with the nested element in it.
             base_url: The URL of the document.
             content_type: The ``Content-Type`` header. Its charset takes precedence over the document's declaration.
         """
@@ -206,11 +212,13 @@ class XmlStream:
 
     @property
     def problem(self) -> str:
-        """The reason why the document was not read completely, as the end of a sentence; "" if it was."""
+        """The reason why the document was not read completely, as the end of a sentence; "" if it was read
+        completely.
+        """
         return self.unpacked.problem or ("" if self.has_ended else "ends early, or is not valid XML after some point")
 
     def _read_root(self) -> list[bytes]:
-        """Read up to the outermost element with a separate parser. Returns the input that was read."""
+        """Read up to the outermost element, with a separate parser, and return the input that was read."""
         looking = _parser(("start",))
         read: list[bytes] = []
         while not self.root and (piece := self._next()):
@@ -223,9 +231,10 @@ class XmlStream:
         return read
 
     def _next(self) -> bytes:
-        """Return the next piece; empty at the end, or if there was too much since the last element."""
+        """Return the next piece; empty at the end, or if the limits between two elements are exceeded."""
         for piece in self._mended:
-            # libxml2 refuses whitespace before <?xml. Skip an empty piece, because callers treat it as the end.
+            # Remove white space before <?xml, because libxml2 refuses it. Skip empty pieces, because callers would
+            # treat an empty piece as the end.
             text = _as_xml(piece if self._has_begun else piece.lstrip("\ufeff \t\r\n\f\v"))
             if text:
                 self._has_begun = True
@@ -261,7 +270,7 @@ def _parser(events: Sequence[Literal["start", "end"]], base_url: str | None = No
         events,
         tag=tag or None,
         base_url=base_url,
-        encoding="utf-8",  # this overrides the document's declaration
+        encoding="utf-8",  # overrides the encoding that the document declares
         recover=True,
         resolve_entities=False,
         no_network=True,
@@ -273,7 +282,7 @@ def _parser(events: Sequence[Literal["start", "end"]], base_url: str | None = No
 
 
 def _feed(parser: Any, piece: bytes) -> bool:
-    """Parse one more piece. Returns False if it can't be repaired."""
+    """Parse one more piece. Returns False if the document is too broken to continue."""
     try:
         parser.feed(piece)
     except etree.XMLSyntaxError:
@@ -294,7 +303,7 @@ def namespace_of(element: Element) -> str:
 
 
 def _forget(element: Element) -> None:
-    """Free an element and its predecessors."""
+    """Free an element and the elements before it."""
     element.clear(keep_tail=False)
     parent = element.getparent()
     if parent is not None:

@@ -98,8 +98,9 @@ class Body:
         return bool(self._decoders)
 
     async def feed(self, chunk: bytes) -> None:
-        """Add the next bytes. A checkpoint if much is decompressed. After a cancellation, the bytes decoded so far are
-        kept.
+        """Add the next bytes.
+
+        A checkpoint if much is decompressed. After a cancellation, the bytes decoded so far are kept.
 
         Raises:
             BodyTooLarge: If the body exceeds its limit. The bytes up to the limit are kept.

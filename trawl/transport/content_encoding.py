@@ -39,8 +39,9 @@ class Decoder(Protocol):
         ...
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the output for ``data``, one chunk for each step of bounded work. Raises the codec's own error for
-        broken input.
+        """Yield the output for ``data``, one chunk for each step of bounded work.
+
+        Raises the codec's own error for broken input.
 
         Args:
             data: At most :data:`INPUT_BYTES` bytes.

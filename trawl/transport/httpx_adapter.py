@@ -125,8 +125,9 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         await trio.lowlevel.checkpoint()
 
     async def _begin(self, request: httpx.Request, origin: Origin, release: Callable[[], None]) -> _OpenRequest:
-        """Send ``request`` and read the headers of its response. ``release`` is called when the request has ended, to
-        release its place.
+        """Send ``request`` and read the headers of its response.
+
+        ``release`` is called when the request has ended, to release its place.
         """
         connection = self._pool.take(origin, trio.current_time())
         is_reused = connection is not None
@@ -205,8 +206,9 @@ def _has_body(request: httpx.Request) -> bool:
 
 @asynccontextmanager
 async def _pieces_of(body: Any) -> AsyncGenerator[AsyncIterator[bytes], None]:
-    """Provide the chunks of ``body``. If ``body`` is a generator, it is closed at the end, even if it was not read
-    completely.
+    """Provide the chunks of ``body``.
+
+    If ``body`` is a generator, it is closed at the end, even if it was not read completely.
     """
     pieces = aiter(body)
     try:

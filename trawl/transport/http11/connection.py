@@ -393,8 +393,9 @@ async def _read_rest(
 
 
 async def _take(body: Body, piece: bytes, deadline: RequestDeadline, writer: SinkWriter | None) -> None:
-    """Process a chunk of a body. The time for writing or decompressing the chunk does not count as the server's
-    time.
+    """Process a chunk of a body.
+
+    The time for writing or decompressing the chunk does not count as the server's time.
     """
     if writer is not None or body.is_compressed:
         deadline.writing()

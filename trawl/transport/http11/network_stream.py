@@ -239,8 +239,9 @@ def _discard_unsent(sock: socket.socket | trio.socket.SocketType) -> None:
 
 
 def _readable(sock: socket.socket) -> Callable[[], object]:
-    """Return a function that checks if a socket is readable. It uses poll(2), which takes a third of the time of a
-    peek.
+    """Return a function that checks if a socket is readable.
+
+    It uses poll(2), which takes a third of the time of a peek.
     """
     if hasattr(select, "poll"):
         poll = select.poll()

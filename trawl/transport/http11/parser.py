@@ -160,8 +160,9 @@ class ResponseParser:
         self._reset(is_head=False)
 
     def begin(self, *, is_head: bool = False) -> None:
-        """Prepare for the next response. With ``is_head``, the response has no body, even if its headers announce a
-        body.
+        """Prepare for the next response.
+
+        With ``is_head``, the response has no body, even if its headers announce a body.
         """
         if self._is_head:
             self._parser = None  # drop the old parser, which still waits for the body
@@ -223,8 +224,9 @@ class ResponseParser:
             self._count(data)
 
     def _count(self, data: bytes) -> None:
-        """Count bytes that neither completed the headers nor belonged to the body. Raises an error if there are too
-        many.
+        """Count bytes that neither completed the headers nor belonged to the body.
+
+        Raises an error if there are too many.
         """
         self._idle_bytes += len(data)
         if self._idle_bytes > MAX_IDLE_BYTES:
@@ -284,8 +286,9 @@ class ResponseParser:
             self._retry_mended(self._head, failure)
 
     def _retry_mended(self, head: bytes, failure: Exception) -> None:
-        """Raise an error for bytes that are not HTTP. If the headers may be repairable, wait for all headers
-        instead.
+        """Raise an error for bytes that are not HTTP.
+
+        If the headers may be repairable, wait for all headers instead.
         """
         if not head.lstrip(b"\r\n").startswith(_HTTP[: len(head)]):
             raise ResponseBroken(f"the response is not HTTP: it starts with {head[:50]!r}") from failure
