@@ -36,10 +36,12 @@ __all__ = ["Cache", "Prepare", "is_asked_again", "key_of"]
 logger: logging.Logger = logging.getLogger("trawl.cache")
 
 MAX_STALE = 10_000
-"""Maximum number of stale responses remembered until their request is sent. Others are requested unconditionally."""
+"""Maximum number of stale responses that are kept until their requests are sent. For all others, the requests have no
+conditions.
+"""
 
 Prepare = Callable[[Request], Request]
-"""Returns a request with the headers that it will be sent with, for ``Vary``."""
+"""Returns a request with all headers with which it will be sent, because ``Vary`` compares them."""
 
 
 def key_of(request: Request) -> bytes:
@@ -59,9 +61,7 @@ def is_asked_again(request: Request) -> bool:
 
 
 def _without_cache(request: Request) -> Replace:
-    """Return a ``Replace`` that sends the request to the server, because the stored response can't be read or is
-    gone.
-    """
+    """Return a ``Replace`` that sends the request, because the stored response can't be read or was removed."""
     again = request.replace()
     note(again, bypasses_cache=True)
     return Replace(again, reason="httpcache_gone")
@@ -225,9 +225,7 @@ class Cache:
         return Outcome(request, error=error, is_cached=True)
 
     def _conditional(self, request: Request, key: bytes) -> tuple[Request, CacheEntry | None]:
-        """Return the request, made conditional for its stale response, and the stale response (None if there is
-        none).
-        """
+        """Return the request with conditions for its stale response, and the stale response (None if there is none)."""
         choice = None if is_asked_again(request) else self._stale.pop(key, None)
         if choice is None:
             return request, None

@@ -38,10 +38,12 @@ __all__ = [
 ]
 
 HEURISTIC_SHARE = 0.1
-"""Share of the time since its last change for which a response without a lifetime is fresh (RFC 9111, 4.2.2)."""
+"""Factor for the lifetime of a response that has none: this share of the time since its last change (RFC 9111,
+4.2.2).
+"""
 
 MAX_HEURISTIC = 7 * 86_400.0
-"""Maximum number of seconds for which such a response is fresh."""
+"""Maximum lifetime, in seconds, of a response that has no lifetime of its own."""
 
 _HEURISTIC_STATUSES = frozenset({200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501})  # RFC 9110, 15.1
 
@@ -54,8 +56,8 @@ def directives_of(values: Iterable[str], ignored: Iterable[str] = ()) -> dict[st
         ignored: Names to leave out.
     """
     found: dict[str, str] = {}
-    # If a directive has a quoted list of header names, the split at commas keeps only the first name in its value. This is
-    # harmless, because only the directive's own name is used.
+    # If a directive has a quoted list of header names, the split at commas keeps only the first name in its value. This
+    # is harmless, because only the directive's own name is used.
     for part in ",".join(values).split(","):
         name, _, value = part.partition("=")
         if name.strip():
@@ -249,9 +251,7 @@ class Rfc9111Policy:
         return isinstance(next_state, self._hishel.StoreAndUse)
 
     def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
-        """Return whether a response to the request is the same variant as the stored response, so that it replaces
-        it.
-        """
+        """Return whether a response to the request would be the same variant as the stored response, and replace it."""
         return is_variant(request, stored)
 
     def refreshed(

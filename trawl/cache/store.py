@@ -100,7 +100,9 @@ CREATE TABLE IF NOT EXISTS body (
 """
 
 READ_ALONG_BYTES = 65_536
-"""Maximum size on disk of a body that is read with its response, because another call would take longer."""
+"""Maximum size in bytes on disk of a body that is read together with its response. Reading a small body in another call
+would take longer.
+"""
 
 _COLUMNS = "response.id, url, method, status, asked_at, came_at, sent, fields, response.digest"
 

@@ -242,9 +242,7 @@ class Jars:
             yield Cookie(name, value, domain or target.host, path, is_host_only=is_host_only, is_secure=is_secure)
 
     def _domain(self, written: str, target: RequestUrl) -> str | None:
-        """Return the domain of a request's cookie; "" for the request's host only, None if the domain is not
-        allowed.
-        """
+        """Return the domain of a request's cookie; "" for the request's host only, None if it is not allowed."""
         domain = written.removeprefix(".").lower()
         if not domain or domain == target.host:
             return "" if not domain or target.is_address or is_public_suffix(domain) else domain

@@ -132,8 +132,9 @@ def _headers(given: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def _named(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Yield headers by curl's rules: ``Name: value`` is a header, ``Name;`` is an empty header, and ``Name:`` is
-    ignored.
+    """Yield headers by curl's rules.
+
+    ``Name: value`` is a header, ``Name;`` is an empty header, and ``Name:`` is ignored.
     """
     for text in texts:
         name, colon, value = text.partition(":")

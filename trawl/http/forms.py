@@ -132,9 +132,7 @@ def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element |
 
 
 def _written(form: Element, button: Element | None, name: str) -> str:
-    """Return the ``action``, ``method`` or ``enctype`` of a form, which the button may override; "" if it is
-    missing.
-    """
+    """Return the ``action``, ``method`` or ``enctype`` of a form, unless the button overrides it; "" if missing."""
     overriding = button.get(f"form{name}") if button is not None and _is_button(button) else None
     return (form.get(name, "") if overriding is None else overriding).strip()
 
@@ -222,9 +220,7 @@ def _type_of(control: Element) -> str:
 
 
 def _selected(select: _Control) -> list[str]:
-    """Return the values of the selected options of a select, or of its first option if one is required (HTML,
-    4.10.7).
-    """
+    """Return the values of a select's selected options, or of its first option if one is required (HTML, 4.10.7)."""
     options = [option for option in select.options if option.get("disabled") is None]
     chosen = [option for option in options if option.get("selected") is not None]
     if select.element.get("multiple") is None:

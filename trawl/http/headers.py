@@ -29,13 +29,12 @@ X-Cache X-Content-Type-Options X-Frame-Options X-Powered-By X-Request-ID X-XSS-P
 _KNOWN: dict[bytes, tuple[str, str]] = {
     written.encode(): (written, name.lower()) for name in _COMMON.split() for written in (name, name.lower())
 }
-"""The name as written and in lower case, by the name's bytes.
-
-Saves half of the time for reading a response's headers.
+"""Common names by their bytes: the name as written and in lower case. This table saves half of the time for reading
+headers.
 """
 
 MAX_DATE_LENGTH = 100
-"""Maximum length of a date. Python takes quadratic time for a longer number."""
+"""Maximum length of a date, because a date may contain a long number, for which Python takes quadratic time."""
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
 _FORBIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")  # RFC 9110, 5.5, and surrogates
@@ -127,9 +126,7 @@ class Headers(MutableMapping[str, str]):
         return field[1:]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Set ``name`` to one value, to several values (a list or tuple), or to None, so that the header is never
-        sent.
-        """
+        """Set ``name`` to one value, to several values (a list or tuple), or to None, so that it is never sent."""
         self._put(name, value, is_added=False)
 
     def add(self, name: str, value: Any) -> None:
@@ -211,8 +208,7 @@ class Headers(MutableMapping[str, str]):
         return sum(len(field) > 1 for field in self._fields.values())
 
     def items_list(self) -> list[tuple[str, str]]:
-        """Return one pair of name and value for each value, in the order in which the names were first added.
-        """
+        """Return one pair of name and value for each value, in the order in which the names were first added."""
         return [(field[0], value) for field in self._fields.values() for value in field[1:]]
 
     def as_set(self) -> tuple[tuple[str, ...], ...]:

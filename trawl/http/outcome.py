@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["SAFE_METHODS", "Drop", "Fetch", "Middleware", "Outcome", "Replace", "Times", "TimesTotal"]
 
 SAFE_METHODS: frozenset[str] = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-"""The methods that request no change, so that sending them again does no harm (RFC 9110, 9.2.1)."""
+"""The methods that request no change on the server, so that a request may be sent again (RFC 9110, 9.2.1)."""
 
 
 @attrs.frozen
@@ -127,9 +127,7 @@ class Outcome:
 
     @property
     def is_held(self) -> bool:
-        """True if the request was neither sent nor failed, because its send time was too early, and waits for another
-        grant.
-        """
+        """True if the request was not sent because it was too early, and waits for another grant."""
         return self.sent_at is None and self.response is None and self.error is None
 
     @property
@@ -142,7 +140,7 @@ Fetch = Callable[["Request"], Awaitable[Outcome]]
 """Sends a request once and returns its outcome. Failures of the network are outcomes, not exceptions."""
 
 Middleware = Callable[[Fetch], Fetch]
-"""Takes the next fetch and returns a fetch that acts before, after or instead of it."""
+"""Takes the next layer's fetch, and returns a fetch that does its work before, after or instead of calling the next."""
 
 
 class Times(msgspec.Struct, frozen=True, gc=False):

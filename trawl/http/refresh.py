@@ -23,7 +23,7 @@ _VALUE = re.compile(
 )
 
 _LONGEST = 15
-"""Maximum number of digits of a time. So many seconds never pass."""
+"""Maximum number of digits in the seconds of a refresh. A longer time would never pass."""
 
 _TEXT_ELEMENTS = frozenset(["title", "textarea", "style", "script", "xmp", "iframe", "noembed", "noframes"])
 """Elements whose content is text (HTML, 13.2.6.4)."""

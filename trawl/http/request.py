@@ -39,13 +39,13 @@ __all__ = [
 ]
 
 FINGERPRINT_BYTES = 16
-"""Length of a fingerprint in bytes. In a crawl of 10^9 requests, two collide with a probability below 10^-20."""
+"""Length of a fingerprint in bytes. In a crawl of 10^9 requests, the probability that two fingerprints collide is below
+10^-20.
+"""
 
 
 REMEMBERED = 16_384
-"""Number of URLs with cached fingerprints, which take about 4 MB.
-
-The links of a site with some thousand pages repeat.
+"""Number of URLs whose fingerprints are cached, because the links of a site occur on many pages. They take about 4 MB.
 """
 
 
@@ -76,7 +76,9 @@ def _of_page(url: str) -> bytes:
 
 
 Callback = Callable[..., Any]
-"""Receives the response (an errback: the error) and ``cb_kwargs``. A def, generator, async def or async generator."""
+"""A function, a generator, an async function or an async generator. It receives the response (an errback: the error)
+and ``cb_kwargs``.
+"""
 
 Cookies = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 """Names and values, or one mapping per cookie with ``name``, ``value`` and optionally ``domain`` and ``path``."""
@@ -489,9 +491,7 @@ class Request:
         return request
 
     def extras(self) -> Extras:
-        """Return the headers, cookies, meta and cb_kwargs without copying them; None for each that does not exist
-        yet.
-        """
+        """Return headers, cookies, meta and cb_kwargs without copying them; None for each that does not exist yet."""
         return self._headers, self._given_cookies(), self._meta, self._cb_kwargs
 
     def _given_cookies(self) -> _Cookies | None:

@@ -44,7 +44,9 @@ class HasUrl(Protocol):
 
 
 MAX_BASE_LENGTH = 2_048
-"""Maximum length of a base URL, because each link on a page may repeat it. Longer URLs are not fetched."""
+"""Maximum length of a base URL. It is limited because the URL of each link on a page may contain the base URL. A URL of
+this length would not be fetched anyway.
+"""
 
 LinkTarget = str | parsel.Selector | HasUrl
 """An object that can be followed."""

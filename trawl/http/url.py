@@ -93,25 +93,25 @@ _CANONICAL = re.compile(
 )
 """Matches URLs in normal form that are canonical except for the order of their arguments.
 
-Most are, and w3lib takes ten times as long to check it.
+Most URLs match, and w3lib takes ten times as long to canonicalize such a URL.
 """
 
 _BASES = 256
-"""Number of cached bases in normal form, because the links of a page are joined one after another."""
+"""Number of cached base URLs in normal form. A page's links are joined one after another, so a small cache suffices."""
 
 _LINKS = 16_384
-"""Number of cached joined links, by the folder of their page. They take about 4 MB."""
+"""Number of cached joined links. The key is the folder of the page with the link. They take about 4 MB."""
 
 _HTTP = ("http://", "https://")
-"""URLs that start like this have a path in normal form, so a slash follows at the ninth character or later.
-
-In a crawl that was moved from Scrapy, a response shows the URL without the path if it was written without one.
+"""Starts of URLs that always have a path in normal form, so that a slash follows at the ninth character or later. In a
+crawl that was moved from Scrapy, if the request's URL was given without a path, the response has the URL without a
+path.
 """
 
 _WITHOUT_PATH = re.compile(r"\s*(?:https?:)?//[^/?#\\\s]+\s*", re.IGNORECASE)
 
 _HOSTS = 256
-"""Number of cached origins and scopes, by the start of the URL up to the path."""
+"""Number of cached origins and scopes. The key is the start of the URL, up to the path."""
 
 FETCHED_SCHEMES = frozenset({"http", "https"})
 """The schemes that are fetched. A request with another scheme is dropped and counted when it is scheduled."""

@@ -43,9 +43,7 @@ def load_credentials(config: Mapping[str, AuthConfig], spider: object) -> Creden
 
 
 def auth(credentials: Credentials) -> Middleware:
-    """Return middleware that adds ``Authorization`` for the request's origin or, if it has no entry, the longest
-    domain.
-    """
+    """Return middleware that adds ``Authorization``, from the entry for the origin or the longest matching domain."""
     origins = {place: field for place, field in credentials.items() if "://" in place}
     domains = [(place, field) for place, field in credentials.items() if "://" not in place]
     domains.sort(key=lambda pair: -len(pair[0]))

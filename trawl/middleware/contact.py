@@ -36,8 +36,7 @@ def product() -> str:
 
 
 def check_contact(contact: str) -> None:
-    """Raise an error if ``CONTACT`` is neither a URL nor an e-mail address, or has characters that a header can't
-    contain.
+    """Check that ``CONTACT`` is a URL or an e-mail address, and has no characters that a header can't contain.
 
     Raises:
         SettingsError: If ``contact`` is not valid.

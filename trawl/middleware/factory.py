@@ -156,7 +156,9 @@ def entry_name(entry: object) -> str:
 
 
 Adapt = Callable[[object, object], Middleware | None]
-"""Converts an object with Scrapy's methods to a middleware, for a spider; returns None for any other object."""
+"""Function of an object and the spider. Converts an object with Scrapy's methods to middleware; returns None for any
+other object.
+"""
 
 
 def make_middleware(entry: object, crawl: object, spider: object, adapt: Adapt | None = None) -> Middleware:
@@ -190,9 +192,7 @@ def _is_of_another_kind(found: Any) -> bool:
 
 
 def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:
-    """Return False if ``found`` can't be called with this number of arguments; True if it can, or if this is
-    unknown.
-    """
+    """Return False if ``found`` can't be called with this number of arguments; True if it can, or if unknown."""
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):  # a function in C, for example

@@ -86,7 +86,9 @@ class _ProxyState:
 
 
 OpenAt = Callable[[str, float], float]
-"""Returns the event loop time from which a scope id allows requests; ``now`` if it allows them already."""
+"""Function of a scope id and ``now``. Returns the event loop time from which the scope allows requests; ``now`` if it
+allows them already.
+"""
 
 
 class ProxyPool:

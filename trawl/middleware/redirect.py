@@ -252,9 +252,7 @@ def _follow_refresh(request: Request, response: Response, outcome: Outcome, sett
 
 
 def _refresh(response: Response, ignored: tuple[str, ...]) -> tuple[float, str] | None:
-    """Return the seconds and the URL of the first valid refresh, from the header or else from the page; None if
-    none.
-    """
+    """Return the seconds and URL of the first valid refresh, from the header or else from the page; None if none."""
     for field in response.headers.getlist("Refresh")[:1]:
         if (declared := _joined(response.url, field)) is not None:
             return declared

@@ -16,7 +16,7 @@ from trawl.throttling.configuration import load_object
 __all__ = ["POLICIES", "Policy", "Referrer", "load_referrer_policy"]
 
 Policy = Callable[[str, str], str | None]
-"""Called with the URLs of a page and of a link's target. Returns the ``Referer`` to send, or None."""
+"""Function of the URLs of a page and of a link's target. Returns the ``Referer`` to send; None to send none."""
 
 
 def _stripped(url: str) -> str:
@@ -157,9 +157,7 @@ class Referrer:
         return self._shared
 
     def _said_by(self, response: Response) -> Policy:
-        """Return the page's policy: the last policy in ``Referrer-Policy`` that trawl knows (Referrer Policy, section
-        8.1).
-        """
+        """Return the page's policy: the last known policy in ``Referrer-Policy`` (Referrer Policy, section 8.1)."""
         said = ", ".join(response.headers.getlist("Referrer-Policy"))
         known = [name for token in said.lower().split(",") if (name := token.strip()) in POLICIES]
         return POLICIES[known[-1]] if known else self._policy

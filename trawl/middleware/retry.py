@@ -23,7 +23,9 @@ __all__ = ["Predicate", "RetryBudget", "RetryBudgets", "get_retry_request", "ret
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 Predicate = Callable[[Request, Response | None, Exception | None], bool | None]
-"""The type of ``RETRY_PREDICATE``. Returns True to retry a request, False to give up, None for the default rules."""
+"""The type of ``RETRY_PREDICATE``. Returns True to retry a request, False to give it up, None to apply the default
+rules.
+"""
 
 MAX_HOSTS = 10_000  # maximum number of budgets; above it, the oldest is dropped
 

@@ -150,9 +150,7 @@ class MiddlewareEntry:
 
     @property
     def may_respond(self) -> bool:
-        """True if the middleware has Scrapy's ``process_request``, which may return a response, so that nothing is
-        sent.
-        """
+        """True if the middleware has Scrapy's ``process_request``, which may return a response instead of sending."""
         return getattr(self.middleware, "may_respond", False) is True
 
 
@@ -228,7 +226,9 @@ BUILT_IN: tuple[BuiltInMiddleware, ...] = (
     BuiltInMiddleware("proxies", 750, _proxies, "httpproxy.HttpProxyMiddleware"),
     BuiltInMiddleware("cache", 900, lambda context: context.innermost, "httpcache.HttpCacheMiddleware"),
 )
-"""The built-in middleware, outermost first. A request passes it downward, its outcome upward."""
+"""The built-in middleware, outermost first. A request passes the list from the first entry to the last, and its outcome
+passes it in reverse.
+"""
 
 
 def layers(context: MiddlewareContext) -> list[MiddlewareEntry]:

@@ -27,7 +27,7 @@ from trawl.tracebacks import contained
 __all__ = ["PIPELINES_CLOSE_GRACE", "Pipelines"]
 
 PIPELINES_CLOSE_GRACE = 30.0
-"""Seconds that all ``close_spider`` calls together may take."""
+"""Maximum seconds for all ``close_spider`` calls together."""
 
 logger: logging.Logger = logging.getLogger("trawl.pipelines")
 
@@ -124,8 +124,8 @@ class Pipelines:
     async def opened(self, spider: object) -> AsyncGenerator[None, None]:
         """Open all pipelines. On exit, close the opened pipelines in reverse order.
 
-        Pipelines are closed even if the crawl is cancelled, but then within ``PIPELINES_CLOSE_GRACE`` seconds. If
-        closing a pipeline fails, the error is logged and the other pipelines are closed.
+        Pipelines are closed even if the crawl is cancelled. Closing all of them may take ``PIPELINES_CLOSE_GRACE``
+        seconds. If closing a pipeline fails, the error is logged and the other pipelines are closed.
 
         Raises:
             Exception: If an ``open_spider`` raised an exception. A note names the pipeline.

@@ -82,9 +82,7 @@ class FileStore(ABC):
         self.put(_note(known.url), msgspec.json.encode(known))
 
     def stat_file(self, path: str, info: object = None, since: float = 0.0) -> dict[str, Any]:
-        """Return ``last_modified`` (seconds since the epoch) and ``checksum`` (MD5); {} if the file is older than
-        ``since``.
-        """
+        """Return ``last_modified`` (epoch seconds) and ``checksum`` (MD5); {} if the file is older than ``since``."""
         new_md5 = partial(hashlib.md5, usedforsecurity=False)
         try:
             changed_at, file = self.open(path)

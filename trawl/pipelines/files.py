@@ -20,9 +20,7 @@ _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,10}\Z")
 
 
 class FilesPipeline(MediaPipeline):
-    """Downloads the files whose URLs are in the field ``FILES_URLS_FIELD`` of items, and stores them in
-    ``FILES_STORE``.
-    """
+    """Downloads the files whose URLs are in the field ``FILES_URLS_FIELD`` of items, to ``FILES_STORE``."""
 
     kind = "FILES"
     files_urls_field: str = aliased("urls_field")

@@ -27,10 +27,10 @@ from trawl.throttling.managers import awaited
 __all__ = ["ImagesPipeline"]
 
 MAX_DECODED = 2
-"""Maximum number of images decoded at once. Each may take 12 bytes per pixel."""
+"""Maximum number of images that are decoded at the same time. Each may take 12 bytes per pixel."""
 
 _MAY_BE_ABSENT = frozenset({"AVIF", "WEBP", "JPEG2000"})
-"""Formats that need a library which some builds of Pillow lack."""
+"""Formats that need a library that some builds of Pillow do not include."""
 
 
 class ImagesPipeline(MediaPipeline):
@@ -60,7 +60,7 @@ class ImagesPipeline(MediaPipeline):
             ) from error
         self._image: Any = Image
         self._turned: Any = ImageOps.exif_transpose
-        # caught, because its message contains an object's address
+        # An error whose message must not be shown, because it contains the address of a Python object.
         self._unknown: type[Exception] = UnidentifiedImageError
         self.thumbs: dict[str, tuple[int, int]] = dict(self._setting("IMAGES_THUMBS", "THUMBS"))
         for name in self.thumbs:
@@ -183,7 +183,7 @@ class ImagesPipeline(MediaPipeline):
         self.store.put(path, content)
 
     def _made(self, body: bytes) -> tuple[Any, bytes]:
-        """Return the image, and the bytes to store."""
+        """Return the image and the bytes to store."""
         opened = self._opened(body)
         self._check_size(opened)
         if opened.format == "JPEG" and opened.mode == "RGB":

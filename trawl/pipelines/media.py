@@ -41,17 +41,19 @@ from trawl.tracebacks import contained
 __all__ = ["FileError", "MediaInfo", "MediaPipeline", "Result", "aliased", "name_of"]
 
 MAX_KNOWN = 10_000
-"""Number of URLs per crawl whose results are remembered. Other URLs are looked up in the store again."""
+"""Number of URLs whose results a crawl keeps in memory. Other URLs are looked up in the store again."""
 
 MAX_AT_ONCE = 100
-"""Maximum number of files of one item in flight. An item may name a hundred thousand."""
+"""Maximum number of files in flight for one item, because an item may name a hundred thousand files."""
 
 DAY = 86_400.0
 
 logger: logging.Logger = logging.getLogger("trawl.pipelines")
 
 Result = tuple[bool, Any]
-"""Result of one URL: True with ``url``, ``path``, ``checksum`` and ``status`` of its file, or False with the error."""
+"""Result of one URL: either True and the ``url``, ``path``, ``checksum`` and ``status`` of its file, or False and the
+error.
+"""
 
 
 class FileError(TrawlError):
@@ -347,7 +349,7 @@ class MediaPipeline(ABC):
             path=told["path"],
             checksum=told["checksum"],
             fetched_at=now,
-            etag=str(response.headers.get("ETag", "")),  # msgspec can't encode other subclasses of str
+            etag=str(response.headers.get("ETag", "")),  # str(), because msgspec can't encode the class of the value
             last_modified=str(response.headers.get("Last-Modified", "")),
         )
         await crawl.blocking.run(self.store.remember, known)

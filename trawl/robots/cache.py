@@ -75,9 +75,7 @@ class RobotsCache:
             self.store(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
-        """Drop the responses of origins for which ``is_gone`` returns true, because another process owns the origins
-        now.
-        """
+        """Drop the responses of the origins that another process owns now. For these, ``is_gone`` returns true."""
         for origin in [origin for origin in self._by_origin if is_gone(origin)]:
             self._drop(origin)
 

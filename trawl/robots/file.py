@@ -210,9 +210,7 @@ class RobotsFile:
 
     @classmethod
     def unreachable(cls, failures: int = 1, settings: RobotsSettings | None = None) -> Self:
-        """Return a decision that disallows everything for a time that depends on ``failures``, the failures in a
-        row.
-        """
+        """Return a decision that disallows everything for some time, which increases with ``failures`` in a row."""
         settings = settings or RobotsSettings()
         doublings = min(failures - 1, 30)
         return cls(

@@ -294,9 +294,7 @@ class Rules:
 
 
 def _has(text: bytes, start: int, end: int, width: int, wanted: bytes) -> bool:
-    """Return True if ``wanted`` is one of the sorted rules in ``text[start:end]``, which all have the width
-    ``width``.
-    """
+    """Return True if ``wanted`` is one of the sorted rules in ``text[start:end]``, each ``width`` bytes long."""
     low, high = 0, (end - start) // width
     while low < high:
         middle = (low + high) // 2

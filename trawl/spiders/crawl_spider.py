@@ -149,8 +149,7 @@ class CrawlSpider(Spider[ItemT]):
         cb_kwargs: Mapping[str, Any] | None = None,
         follow: bool = True,
     ) -> Any:
-        """Return the outputs of ``callback`` for a page and then, if ``follow`` is true, the requests for the page's
-        links.
+        """Return the outputs of ``callback`` for a page and then, if ``follow`` is true, the requests for its links.
 
         Read the result with ``for`` or ``async for``. If ``callback`` is async, only ``async for`` works.
         """

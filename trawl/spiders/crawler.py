@@ -128,7 +128,9 @@ EVENT_SIGNALS: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, obje
         lambda event: {"failure": Failure(event.error), "response": event.response},
     ),
 }
-"""Signals that an event sends, with the class of the event and the arguments of receivers apart from ``spider``."""
+"""Signals that are sent for an event. The values are the event's class, and a function that returns the arguments of
+receivers, except ``spider``.
+"""
 
 _ENDLESS = "write an endless start(), which may wait for work"
 _CUT_OFF = "DOWNLOAD_MAXSIZE and meta `download_maxsize` end a download that is too large"
@@ -145,7 +147,7 @@ NOT_SENT: Mapping[str, str] = {
     "robots_parsed": "`await spider.fetch(...)` fetches robots.txt like any page",
     "scheduler_empty": _ENDLESS,
 }
-"""Scrapy's other signals, with what to use instead."""
+"""Signals of Scrapy that trawl does not send, with their replacements."""
 
 
 class CrawlerSignals:

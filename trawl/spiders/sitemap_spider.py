@@ -188,8 +188,7 @@ def sitemaps_in_robots(text: str) -> Iterator[str]:
 
 
 def parse_lastmod(written: str | date) -> datetime | None:
-    """Return the last point in time that a date in W3C's format can mean, as an aware datetime; None if it is not a
-    date.
+    """Return the last point in time that a date in W3C's format can mean, as an aware datetime; None if invalid.
 
     For example, ``2024-05`` can mean any day of May 2024. The last point is used so that no changed page is missed.
     """
@@ -287,7 +286,7 @@ class SitemapSpider(Spider[ItemT]):
     def sitemap_filter(self, entries: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
         """Return the entries to use.
 
-        ``entries.type`` shows whether these are pages or sitemaps. Override this to select.
+        ``entries.type`` shows whether these are pages or sitemaps. Override this method to select entries.
 
         Other tasks of the crawl run between the yielded entries, but not while this method searches for the next entry.
         """

@@ -64,7 +64,7 @@ Outputs: TypeAlias = (
     | Awaitable[Request | ItemT | Iterable[Request | ItemT | None] | None]
     | None
 )
-"""The result of a callback: one output or several, at once or asynchronously."""
+"""The result of a callback: one output or several, returned directly or asynchronously."""
 
 
 def is_async(result: object) -> bool:

@@ -301,7 +301,9 @@ _HOURS_OF_ZONES = {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT":
 _ZONES = {name: f"{hours:+03}00" for name, hours in _HOURS_OF_ZONES.items()} | dict.fromkeys(
     ("UT", "UTC", "GMT", "Z"), "+0000"
 )
-"""Offsets of named zones (RFC 5322, section 4.3). The other letters have been used with either sign."""
+"""Offsets of named zones (RFC 5322, section 4.3). Other single letters are unknown zones, because they have been used
+with either sign.
+"""
 
 _PART_OF_YEAR = re.compile(r"\d{4}(?:-\d\d)?")
 

@@ -77,9 +77,7 @@ def _advanced(text: str, is_data: bool) -> tuple[str, str, bool]:
 
 
 def _held_back(text: str, is_data: bool) -> int:
-    """Return the number of characters at the end that may be an incomplete reference, or an incomplete mark of
-    CDATA.
-    """
+    """Return the number of characters at the end that may be an incomplete reference or mark of CDATA."""
     mark = _CLOSE if is_data else _OPEN
     most = max((n for n in range(1, len(mark)) if text.endswith(mark[:n])), default=0)
     start = -1 if is_data else text.rfind("&", max(0, len(text) - _LONGEST_REFERENCE))
@@ -212,9 +210,7 @@ class XmlStream:
 
     @property
     def problem(self) -> str:
-        """The reason why the document was not read completely, as the end of a sentence; "" if it was read
-        completely.
-        """
+        """The reason why the document was not read completely, as the end of a sentence; "" if it was complete."""
         return self.unpacked.problem or ("" if self.has_ended else "ends early, or is not valid XML after some point")
 
     def _read_root(self) -> list[bytes]:

@@ -34,24 +34,25 @@ __all__ = [
 ]
 
 OnSent = Callable[[], bool | float | None]
-"""Called synchronously when the request is about to be sent (after connecting), and each time it is sent again.
+"""A transport calls this synchronously when the request is about to be sent (after connecting), and each time the
+request is sent again. If a kept connection turns out to be dead, a request with a safe method is sent again. This
+counts as another send.
 
-A request with a safe method is sent again if a kept connection turns out to be dead. That counts as another send.
+If the call returns True, the request must not be sent, because the server asked to slow down during connecting, or
+because it is too early to send the request again. In this case, the transport keeps the connection for the next
+request, if it can, and returns an outcome without response, error and ``sent_at``. The engine sends the request later.
+A transport also returns such an outcome if it can't open a connection because this process has too many open files,
+which is not the host's fault.
 
-If it returns True, the request must not be sent, because the server asked to slow down during connecting or because it
-is too early to send it again. The transport then keeps the connection for the next request, if it can, and returns an
-outcome without response, error and ``sent_at``. The engine tries again later. A transport returns the same outcome if
-it can't open a connection because this process has too many open files, since that is not the host's fault.
+If the call returns an event loop time, the request is too early, and the transport must call again at that time
+(:func:`wait_to_send`). A transport that can't wait with an open connection may treat a time like True.
 
-If it returns an event loop time, the request is too early, and the transport must call it again at that time
-(:func:`wait_to_send`). A transport that can't wait with an open connection may treat the time as True.
-
-It may have a method ``written``, which is called without arguments when the write has ended (:func:`tell_written`), and
-an attribute ``needs_new_connection`` (:func:`needs_new_connection`).
+The object may have a method ``written``, which the transport calls without arguments after the write
+(:func:`tell_written`), and an attribute ``needs_new_connection`` (:func:`needs_new_connection`).
 """
 
 ROOM_PAUSE = 0.5
-"""Seconds that a request waits before it gives up its turn because too many files are open."""
+"""Seconds that a request waits if too many files are open. After this, it loses its turn."""
 
 Room = Callable[[], Awaitable[bool]]
 """Closes an idle connection and returns True, or returns False if there was none. Not always a checkpoint."""
@@ -122,7 +123,9 @@ class Transport(Protocol):
 
 
 MAX_TEXT = 200
-"""Maximum number of characters kept of another library's error message, which may quote the server."""
+"""Maximum number of characters that are kept of another library's error message. It is limited because the message may
+quote the server.
+"""
 
 _PROTOCOL_WORDS = (
     ("without sending a response", "the server closed the connection without a response"),
@@ -132,7 +135,7 @@ _PROTOCOL_WORDS = (
     ("illegal", "the response is not HTTP: {cause}"),
     ("", "the response is broken: {cause}"),
 )
-"""Parts of the parser's messages, and our sentence for each. The first match counts."""
+"""Parts of the parser's messages, each with the message that replaces it. The first match counts."""
 
 
 def system_error(error: BaseException | None) -> OSError | None:

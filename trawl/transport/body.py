@@ -41,22 +41,25 @@ __all__ = [
 logger: logging.Logger = logging.getLogger("trawl.transport")
 
 TURN_BYTES = 262_144
-"""Bytes decompressed between two checkpoints. One step of zstandard may exceed it."""
+"""Number of decompressed bytes between two checkpoints. One step of zstandard may produce more."""
 
 STEP_BYTES = 4_096
-"""Work that one step counts for in addition to its output, in bytes."""
+"""Bytes that are added to the output of each step when work is counted, because a step takes time even without
+output.
+"""
 
 MAX_CODINGS = 5
 """Maximum number of codings of a body that are decoded. No honest server uses more than two."""
 
 MEMORY_BYTES = 262_144
-"""Bytes of a body for a sink that are collected in memory and written together.
-
-A thread for each small chunk would be slow.
+"""Number of bytes that are collected in memory and then written to a sink together, because using a thread for each
+small chunk would be slow.
 """
 
 DISCARD_GRACE = 5.0
-"""Maximum seconds for removing a body that was cut off. After that, the sink's owner removes it."""
+"""Maximum seconds for removing an incomplete body. If this takes longer, the owner of the sink removes the body
+later.
+"""
 
 
 class Body:

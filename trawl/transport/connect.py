@@ -20,7 +20,7 @@ from trawl.transport.settings import BindAddress
 __all__ = ["ConnectOptions", "dial", "interleaved"]
 
 ATTEMPT_DELAY = 0.25
-"""Seconds after the start of one attempt until the next one starts in parallel (RFC 8305, 5)."""
+"""Seconds between the start of one attempt and the start of the next, parallel attempt (RFC 8305, 5)."""
 
 
 @attrs.frozen

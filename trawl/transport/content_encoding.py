@@ -18,13 +18,13 @@ from typing import Any, Protocol
 __all__ = ["INPUT_BYTES", "Decoder", "accept_encoding", "codings_of", "decoders"]
 
 PIECE_BYTES = 65_536
-"""Maximum bytes that zlib or brotli returns at once."""
+"""Maximum number of bytes that one call of zlib or brotli returns."""
 
 INPUT_BYTES = 4_096
-"""Maximum bytes that any decoder is fed at once."""
+"""Maximum number of bytes that are passed to a decoder in one call."""
 
 ZSTD_INPUT_BYTES = 256
-"""Maximum bytes that zstandard is fed at once. Their output is at most 8 MiB."""
+"""Maximum number of bytes that are passed to zstandard in one call. Their output is at most 8 MiB."""
 
 ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 """Maximum window of a zstd body, in bytes (RFC 9659, 3)."""

@@ -33,7 +33,9 @@ from trawl.transport.settings import BindAddress
 __all__ = ["HTTP11Transport"]
 
 RETRY_PAUSE = 0.5
-"""Seconds before the third attempt to connect, doubled for each later one, as in httpx. The second has no pause."""
+"""Seconds before the third attempt to connect. As in httpx, there is no pause before the second attempt, and the pause
+doubles with each attempt after the third.
+"""
 
 _LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=5.0)
 """httpx's own defaults."""

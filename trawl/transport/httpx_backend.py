@@ -48,10 +48,12 @@ from trawl.transport.settings import BindAddress, TransportSettings
 __all__ = ["BODY_BROKEN", "DISCONNECTED", "Backend", "Pools", "Route", "Stream", "is_foreign", "mapped"]
 
 MAX_IDLE_DIRECT = 100
-"""If there are more direct connections, idle ones are closed at once, so that a crawl does not run out of files."""
+"""Number of direct connections above which idle connections are closed immediately, so that a crawl does not run out of
+files.
+"""
 
 MAX_IDLE_PER_PROXY = 20
-"""If a proxy has more connections, idle ones are closed at once."""
+"""Number of connections to one proxy above which idle connections are closed immediately."""
 
 MAX_PROXIES = 200
 """Maximum number of pools. The least recently used idle pool is closed first."""
@@ -369,7 +371,7 @@ _MAPPED: tuple[tuple[type[Exception], type[DownloadError], str], ...] = (
     (httpcore.NetworkError, ResponseBroken, "the connection broke: {cause}"),
     (Exception, DownloadError, "it can't be sent: {cause}"),
 )
-"""httpcore's errors, with our error and message for each. The first match counts."""
+"""httpcore's errors, each with trawl's error and its message. The first match counts."""
 
 BODY_BROKEN = (httpcore.ProtocolError, httpcore.ReadError)
 """httpcore's errors for an incomplete body."""
@@ -387,9 +389,7 @@ _NOT_REACHED = ("502 ", "503 ", "504 ", "unreachable", "Connection refused", "TT
 
 
 def is_foreign(error: Exception) -> bool:
-    """Return whether httpcore or one of its dependencies raised ``error`` because of the network or of received
-    bytes.
-    """
+    """Return whether httpcore (or a dependency) raised ``error`` because of the network or of received bytes."""
     return _package(error) in _PACKAGES or isinstance(error, _SLIPS)
 
 

@@ -64,7 +64,7 @@ _WRITTEN = frozenset({"send_request_headers.complete", "send_request_body.comple
 _FORBIDDEN = re.compile(rb"[\r\n\0]")
 
 _CONNECTION_FIELDS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"})
-"""Connection headers of HTTP/1.1, which HTTP/2 does not allow (RFC 9113, 8.2.2)."""
+"""Headers of HTTP/1.1 about the connection, which HTTP/2 does not allow (RFC 9113, 8.2.2)."""
 
 
 class SendRefusedError(Exception):
@@ -109,9 +109,7 @@ class RequestTrace:
 
     @property
     def is_stale(self) -> bool:
-        """True if the request got no response on a connection that had been idle before or during the request's
-        wait.
-        """
+        """True if the request got no response on a connection that had been idle before, or while the request waited."""
         return (not self.is_new or self._has_waited) and self.has_sent and self._outcome.first_byte_at is None
 
     async def __call__(self, event: str, details: Mapping[str, Any]) -> None:
@@ -274,8 +272,7 @@ class _ResponseReader:
         return self._stream.is_cut and is_http1 and not has_framing
 
     def _extra_data(self) -> DownloadError | None:
-        """Return an error if more bytes arrived than the framing allows (RFC 9112, 6.3), and prevent the connection's
-        reuse.
+        """Return an error, and mark the connection as unusable, if extra bytes arrived (RFC 9112, 6.3); None otherwise.
 
         httpcore does not expose the bytes that remain in its parser, and would read them as the next response.
         """

@@ -43,22 +43,24 @@ __all__ = [
 ]
 
 MAX_LEFT = 1_000
-"""Number of abandoned lookups above which the ended ones are forgotten."""
+"""Number of recorded abandoned lookups above which lookups that have ended are removed."""
 
 LIFETIME = 60.0
-"""Seconds for which an address is cached, as in browsers, because ``getaddrinfo`` does not return the TTL."""
+"""Seconds for which an address is cached. The time is fixed, as in browsers, because ``getaddrinfo`` does not return
+the TTL.
+"""
 
 MAX_NAMES = 10_000
 """Maximum number of cached names. The oldest lookup is dropped first."""
 
 LOOKUP_TIMEOUT = 10.0
-"""Maximum seconds of a lookup, after which the host counts as having no address, because a callback waits for it."""
+"""Maximum seconds of a lookup for a waiting callback. After this time, the host counts as having no address."""
 
 MAX_HOSTS = 100_000
 """Maximum number of hosts whose addresses a crawl remembers."""
 
 MIN_LIFETIME = 1.0
-"""Minimum lifetime of a DNS response in seconds, because some servers send 0."""
+"""Minimum lifetime of a DNS response in seconds. It is needed because some servers send 0."""
 
 _FAMILIES = {"AAAA": socket.AF_INET6, "A": socket.AF_INET}  # IPv6 comes first (RFC 8305, 4)
 

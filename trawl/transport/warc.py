@@ -71,7 +71,7 @@ CUT_SHORT: dict[type[DownloadError], str] = {
     ReadTimeout: "time",
     ResponseBroken: "disconnect",
 }
-"""The errors of a response that ended early, with the value of ``WARC-Truncated``."""
+"""Errors that end a response early, each with its value of ``WARC-Truncated``."""
 
 ERROR_FIELD = "Trawl-Error"
 """Field of a response record: the class of the error and its cause."""

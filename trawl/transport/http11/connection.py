@@ -97,9 +97,7 @@ class RequestDeadline:
         self._move(now + self._read)
 
     def writing(self) -> None:
-        """Enforce only the timeout of the whole request while received bytes are stored, which is not the server's
-        time.
-        """
+        """Enforce only the timeout of the whole request, because storing received bytes does not depend on the server."""
         self._move(inf)
 
     def still_reading(self) -> None:
@@ -206,8 +204,7 @@ class Connection:
             parser.end()
 
     async def receive_word(self) -> None:
-        """Wait until the server requests the body or sends a final response, but at most ``EXPECT_WAIT`` (RFC 9110,
-        10.1.1).
+        """Wait at most ``EXPECT_WAIT`` until the server requests the body or sends a final response (RFC 9110, 10.1.1).
 
         Raises the same errors as :meth:`receive`.
         """
@@ -236,9 +233,7 @@ class Connection:
 
     @property
     def is_reusable(self) -> bool:
-        """True if another request may use the connection: the response is complete and no further bytes have
-        arrived.
-        """
+        """True if another request may use the connection: the response is complete, and no more bytes have arrived."""
         parser = self.parser
         return parser.is_complete and parser.is_keepable and not parser.has_extra_data and self.broken is None
 

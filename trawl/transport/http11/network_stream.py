@@ -31,10 +31,10 @@ import trio
 __all__ = ["NetworkStream", "TcpStream", "TrioStream", "client_context", "is_cut", "peer_of", "start_tls"]
 
 READ_BYTES = 65_536
-"""Maximum bytes that are read at once."""
+"""Maximum number of bytes of one read."""
 
 RELUCTANCE = 4
-"""Number of reads that skip the checkpoint after one that found no bytes."""
+"""Number of reads that skip the checkpoint after a read that found no bytes."""
 
 
 class NetworkStream(Protocol):

@@ -81,10 +81,12 @@ def mended(head: bytes) -> Iterator[bytes]:
 _BLANK_FIRST = re.compile(rb"[^\n]*\n[ \t]")
 
 MAX_IDLE_BYTES = 100 * 1024
-"""Maximum consecutive bytes that neither complete the headers nor add to the body, as httpx's limit for headers."""
+"""Maximum number of consecutive bytes that neither complete the headers nor belong to the body. httpx has the same
+limit for headers.
+"""
 
 MAX_FIELDS = 1_000
-"""Maximum number of headers of one response. A line counts as one."""
+"""Maximum number of headers of one response. Each line counts as one header."""
 
 _HTTP = b"HTTP/"
 

@@ -39,10 +39,10 @@ OTHER_FILES = 32
 """Files reserved for the feeds, the job, the log, and Python itself."""
 
 USUAL_IDLE = 100
-"""Maximum number of idle connections if the limit for open files is unknown."""
+"""Maximum number of idle connections if the limit of open files is unknown."""
 
 MAX_ORIGINS = 4_096
-"""Number of known origins above which origins without idle connections are forgotten, with their TLS sessions."""
+"""Number of known origins above which origins without idle connections are removed, with their TLS sessions."""
 
 
 def room_for_idle() -> int:
