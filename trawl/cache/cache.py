@@ -41,7 +41,7 @@ conditions.
 """
 
 Prepare = Callable[[Request], Request]
-"""Returns a request with all headers with which it will be sent, because ``Vary`` compares them."""
+"""Adds the headers to a request that the middleware would add before sending, because ``Vary`` may name them."""
 
 
 def key_of(request: Request) -> bytes:

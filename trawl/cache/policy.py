@@ -38,12 +38,12 @@ __all__ = [
 ]
 
 HEURISTIC_SHARE = 0.1
-"""Factor for the lifetime of a response that has none: this share of the time since its last change (RFC 9111,
-4.2.2).
+"""Factor for the lifetime of a response without an explicit lifetime. It is multiplied by the time since the last
+change (RFC 9111, 4.2.2).
 """
 
 MAX_HEURISTIC = 7 * 86_400.0
-"""Maximum lifetime, in seconds, of a response that has no lifetime of its own."""
+"""Maximum lifetime, in seconds, of a response without an explicit lifetime."""
 
 _HEURISTIC_STATUSES = frozenset({200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501})  # RFC 9110, 15.1
 

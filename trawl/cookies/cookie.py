@@ -94,7 +94,7 @@ class RequestUrl:
 
     @property
     def default_path(self) -> str:
-        """The directory of :attr:`path`, which is the path of a cookie without a path of its own (RFC 6265, 5.1.4)."""
+        """The directory of :attr:`path`. A cookie that sets no path gets this path (RFC 6265, 5.1.4)."""
         return self.path.rpartition("/")[0] or "/"
 
     @property
@@ -208,7 +208,7 @@ def parse_set_cookie(
 
 
 def _attributes(parts: list[str]) -> dict[str, str]:
-    """Return the attributes by lower-case name. Of repeated attributes, the last valid one counts (6265bis, 5.6)."""
+    """Return the attributes by lower-case name. If one is repeated, its last valid value counts (6265bis, 5.6)."""
     attributes: dict[str, str] = {}
     for part in parts:
         name, _, value = part.partition("=")

@@ -148,7 +148,7 @@ _walk_to = lru_cache(maxsize=256)(_walk)
 
 
 def _attributes(start: bytes, at: int) -> tuple[_Attributes, int]:
-    """Return the attributes of the tag at ``at``, and the position after them. Of equal names, the first counts.
+    """Return the attributes of the tag at ``at``, and the position after them. If a name is repeated, the first counts.
 
     If an attribute is incomplete, the position is the end of ``start``.
     """

@@ -443,7 +443,7 @@ def _bytes_of(codec: str) -> dict[str, bytes]:
     pairs = [bytes((lead, trail)) for lead in range(0x81, 0xFF) for trail in range(0x40, 0xFF)]
     pairs = [pair for pair in pairs if _is_encoded(pair, codec)]
     found = dict(zip(decode(b"\n".join(pairs), codec).split("\n")[::-1], pairs[::-1], strict=True))
-    if codec == "big5hkscs":  # these characters are encoded with their last pointer (Encoding, 12.1.2)
+    if codec == "big5hkscs":  # characters that use their last pointer (Encoding, 12.1.2)
         found |= {"═": b"\xf9\xf9", "╞": b"\xf9\xe9", "╡": b"\xf9\xeb", "╪": b"\xf9\xea"}
         found |= {"十": b"\xa4\x51", "卅": b"\xa4\xca"}
     if codec == "gb18030":

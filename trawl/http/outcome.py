@@ -52,8 +52,8 @@ class Replace:
     Attributes:
         request: The request to send next (a redirect's target, or the same request again).
         delay: Seconds before the request may be sent. Other requests do not wait for it.
-        reason: The reason, under which the step is counted: ``"redirect"``, ``"retry"``, ``"backoff"``, ``"held"``,
-            ``"diverted"``.
+        reason: The reason, which is also the name under which the step is counted: ``"redirect"``, ``"retry"``,
+            ``"backoff"``, ``"held"``, ``"diverted"``.
         is_new_target: Whether the request is for another page (a redirect's target) instead of another attempt for the
             same page. A request for another page is dropped if it was seen before, or if ``allowed_domains`` or a limit
             would drop a link to it.

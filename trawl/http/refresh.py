@@ -94,7 +94,7 @@ def meta_refreshes(head: str, ignored: Iterable[str] = ()) -> Iterator[str]:
 def _attributes(head: str, at: int) -> tuple[dict[str, str], int]:
     """Return the attributes of a tag, and the position of its end (-1 if it has no end).
 
-    Of equal names, the first counts.
+    If a name is repeated, the first attribute counts.
     """
     attributes: dict[str, str] = {}
     while (end := _TAG_END.match(head, at)) is None:

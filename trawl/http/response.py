@@ -324,7 +324,7 @@ class Response:
     def selector(self) -> Selector:
         """The selector of the whole page, parsed once.
 
-        It is XML or JSON if ``Content-Type`` says so, otherwise HTML.
+        The page is parsed as XML or JSON if ``Content-Type`` names one of these, otherwise as HTML.
         """
         if self._selector is None:
             kind = self._parsed_as or selector_type(self.headers.get("content-type"), self.body)

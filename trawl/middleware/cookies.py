@@ -93,7 +93,7 @@ def set_cookies(request: Request, header: str) -> None:
 def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
     """Return middleware that sends the cookies of ``jars`` and stores the cookies that responses set.
 
-    Cookies are added to a copy of the request, because a retry must send the cookies of its own time.
+    Cookies are added to a copy of the request, because a retry must not send the cookies of the first attempt.
 
     Args:
         jars: The cookies.
@@ -112,7 +112,7 @@ def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
                 outcome = await fetch(sent)
             response = outcome.response
             if response is not None:
-                response.answer(request)  # so that the spider and the crawl use the same meta
+                response.answer(request)  # use the meta of this request, which the spider and the crawl share
                 jars.store(request, response, now_utc)
             if debug:
                 _log(request, header, outcome)

@@ -281,7 +281,7 @@ async def _rotated(
     note(request, proxy=chosen, through=f"{site} via {pool.name(chosen)}", keeps_proxy=False)
     outcome = await fetch(request)
     error = outcome.error
-    # it was not sent: it may have to wait for the proxy's scope, which a manager has set
+    # The request was not sent. It may have to wait for the proxy's scope, which a manager has set.
     if error is None and outcome.response is None:
         note(request, keeps_proxy=True)
     if not (isinstance(error, ProxyFailed) and error.is_of_proxy):

@@ -100,7 +100,7 @@ def retry(
 
     Status codes in ``RETRY_HTTP_CODES`` and errors with ``is_retryable`` are failures. The delay doubles with each
     retry. A request that got a throttling trigger is retried whatever the status code is. Its retry is queued behind
-    other requests with the same priority, and has no delay of its own, because the scope delays it. A retry after an
+    other requests with the same priority, and has no separate delay, because the scope delays it. A retry after an
     excused outcome (a 429, an outage) does not count. But if ``RETRY_TIMES`` is 0, nothing is sent twice, even after an
     excused outcome. Requests that the throttle has given up are not retried. Meta ``dont_retry`` disables retries.
 

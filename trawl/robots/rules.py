@@ -26,7 +26,7 @@ MAX_STEPS = 10_000
 STEP_BYTES = 16_384
 """Number of bytes of a file that are parsed in one step."""
 
-MAX_RULE_BYTES = 16_384  # of a longer rule, only the start is compared; few servers accept such URLs
+MAX_RULE_BYTES = 16_384  # maximum length; only the start of a longer rule is compared
 STEP_RULES = 4_096  # number of rules that are sorted in one step and searched with one bisection
 
 # -- the canonical form of paths and rules
@@ -208,7 +208,7 @@ class Group:
         if not written.startswith((b"/", b"*")):
             return
         length = len(written)
-        if length > MAX_RULE_BYTES:  # its start matches more paths than the rule, which is safe only for disallow
+        if length > MAX_RULE_BYTES:  # the start of a rule matches more paths, which is safe only for disallow
             if is_allowed:
                 return
             written = _HALF_OCTET.sub(b"", written[:MAX_RULE_BYTES]) + b"*"

@@ -198,7 +198,7 @@ class ResponseLimits:
     truncates: bool = False
 
     plain_bytes: int = attrs.field(init=False)
-    """Size in bytes up to which a body needs no checks."""
+    """Maximum size in bytes of a body that needs no checks."""
 
     @plain_bytes.default
     def _plain_bytes(self) -> int:

@@ -109,7 +109,7 @@ class RequestTrace:
 
     @property
     def is_stale(self) -> bool:
-        """True if the request got no response on a connection that had been idle before, or while the request waited."""
+        """True if the request got no response on a connection that had been idle before or during the wait."""
         return (not self.is_new or self._has_waited) and self.has_sent and self._outcome.first_byte_at is None
 
     async def __call__(self, event: str, details: Mapping[str, Any]) -> None:

@@ -311,7 +311,8 @@ async def open_archive(
     """Provide a function that wraps a transport in a :class:`WarcTransport`. Leaving the block closes the file.
 
     Args:
-        path: The path from which the files are named. ``crawl.warc.gz`` gives ``crawl-00001.warc.gz`` and so on.
+        path: Path that determines the names of the files. For ``crawl.warc.gz``, the files are ``crawl-00001.warc.gz``
+            and so on.
         max_bytes: Size in bytes at which the next file is started.
         blocking: Runs the writes in threads.
         now_utc: Returns the wall time.

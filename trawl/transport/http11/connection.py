@@ -97,7 +97,7 @@ class RequestDeadline:
         self._move(now + self._read)
 
     def writing(self) -> None:
-        """Enforce only the timeout of the whole request, because storing received bytes does not depend on the server."""
+        """Enforce only the timeout of the whole request, because storing received bytes is not the server's work."""
         self._move(inf)
 
     def still_reading(self) -> None:

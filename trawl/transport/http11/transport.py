@@ -134,7 +134,7 @@ class Http11Transport:
                     if (answer := on_sent()) and await self._waits(on_sent, answer, outcome, deadline, connection):
                         await self._unsent(origin, connection, outcome)
                         return None
-                    # If the request waited here, the connection was idle meanwhile and may be dead.
+                    # If the request waited here, the connection was idle during the wait and may be dead.
                     may_be_dead = not needs_new_connection(on_sent) if answer else may_be_dead
                 body = request.body
                 data = message.head + body if body and not message.expects else message.head
