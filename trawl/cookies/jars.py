@@ -257,7 +257,7 @@ class Jars:
         target, now, jar = RequestUrl.from_url(request.url), now_utc(), self._jar(request)
         self.changes += 1
         is_scrapys = self._is_like_scrapy
-        # by domain; each domain is looked up once, because a jar may have thousands of cookies
+        # Secure cookies by domain. Each domain is looked up once, because a jar may have thousands of cookies.
         secure: dict[str, list[Cookie]] = {}
         for field in fields[:MAX_PER_DOMAIN]:
             cookie = parse_set_cookie(field, target, now, is_public_suffix, is_browsers=not is_scrapys)

@@ -131,7 +131,7 @@ def _big5_more() -> dict[bytes, str]:
     }
 
 
-# sequences that Python's codecs can't decode, or decode to the same character as another sequence
+# Sequences that Python's codecs can't decode, or decode to the same character as another sequence.
 _MORE: dict[str, dict[bytes, str]] = {
     "big5hkscs": {**_big5_more(), b"\xa2A": "\u2215", b"\xa2B": "\ufe68"},
     "euc_jp": {b"\x8f\xa2\xb7": "\uff5e"},
@@ -345,7 +345,7 @@ class _Iso2022Jp:
         if self._mode != "pairs":
             return codecs.charmap_decode(part, "strict", _iso_2022_jp_characters(self._mode))[0]
         runs: list[bytes] = _RUNS.findall(part)
-        # the first byte of a pair, whose second byte has not arrived
+        # The first byte of a pair whose second byte has not arrived.
         self._lead = runs[-1] if runs[-1] in _LEADS else b""
         return "".join(
             _BAD if len(run) < 2 or run[1] not in _PAIRED else decode(run.translate(_AS_EUC), "euc_jp") for run in runs

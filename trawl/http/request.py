@@ -1,7 +1,7 @@
 """The request, and the fingerprint that identifies equal requests.
 
-This module is long because half of it documents the class that every spider uses, and because no other module reads and
-writes the slots of this class.
+Length: half of the module documents the class that every spider uses. No other module reads and writes the slots of
+this class.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def _scrapys_path(entry: Any) -> Any:
     """Return the import path in Scrapy if the entry is a Scrapy class or its path in trawl; else the entry itself."""
     if isinstance(entry, str):
         return f"scrapy{entry.removeprefix('trawl')}" if entry.startswith("trawl.downloadermiddlewares.") else entry
-    # read only from the class itself, because a subclass is user code
+    # Read the attribute only from the class itself, because a subclass is user code.
     path = getattr(entry, "__dict__", {}).get("scrapys_path")
     return entry if path is None else _SCRAPYS + path
 

@@ -176,7 +176,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
     if not is_same_origin:
         _drop(target.headers, CREDENTIAL_HEADERS + ORIGIN_HEADERS)
         if (referer := target.headers.get("Referer")) is not None:
-            # the default policy (Referrer Policy, 8.3)
+            # This is the default policy (Referrer Policy, 8.3).
             shortened = POLICIES["strict-origin-when-cross-origin"](referer, url)
             if shortened is None:
                 del target.headers["Referer"]

@@ -124,7 +124,7 @@ def retry(
             # The outcome is from user code, and the throttle must process it first.
             if not (outcome.is_heard or outcome.is_cached):
                 return outcome
-            # if neither, the request was not sent
+            # Without a response and an error, the request was not sent.
             has_ended = outcome.response is not None or outcome.error is not None
             if budgets is not None and has_ended and not request.meta_get("retry_times"):
                 budgets.for_host(host_scope(request.url)).tried()

@@ -177,7 +177,7 @@ class LocalFileStore(FileStore):
         try:
             replace_file(temporary, place)
         except OSError as error:
-            # EXDEV: the path's folder is on another disk, mounted or linked in the store
+            # EXDEV means that the path's folder is on another disk, which is mounted or linked in the store.
             if error.errno != errno.EXDEV:
                 raise
             with temporary.open("rb") as content:

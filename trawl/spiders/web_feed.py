@@ -333,7 +333,7 @@ def _time(text: str) -> datetime | None:
             text = text[: zone.end(1)] + (zone[2] or _ZONES.get(zone[3].upper(), zone[3]))
         time = datetime.fromisoformat(text.upper())
         return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).astimezone(UTC)
-    # for example, the first hours of the year 1, east of Greenwich, are out of range in UTC
+    # For example, the first hours of the year 1 in a zone east of Greenwich can't be converted to UTC.
     except (ValueError, OverflowError):
         return None
 

@@ -108,7 +108,7 @@ async def _bind(sock: trio.socket.SocketType, bind_address: BindAddress) -> None
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         await sock.bind((bind_address.host, bind_address.port))
-    # includes ``gaierror``, raised if the local address has another family; not the host's fault
+    # This includes ``gaierror``, raised if the local address has another family, which is not the host's fault.
     except OSError as error:
         at = f" port {bind_address.port}" if bind_address.port else ""
         raise OSError(f"it can't come from {bind_address.host}{at} ({words_of(error)})") from error

@@ -80,7 +80,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         resolve: Resolve | None = None,
     ) -> None:
         context = None
-        # with the defaults, it is created when first needed
+        # Other arguments need their own context. The default context is created when it is first needed.
         if not isinstance(verify, bool) or cert is not None or not trust_env:
             context = httpx.create_ssl_context(verify, cert, trust_env)
         keepalive, idle = limits.keepalive_expiry, limits.max_keepalive_connections

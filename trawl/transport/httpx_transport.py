@@ -74,9 +74,7 @@ class SendRefusedError(Exception):
 class RequestTrace:
     """Records the times of one request, and calls ``on_sent`` when it is about to be sent.
 
-    An instance is the value of httpcore's extension ``trace``.
-
-    If httpcore first sends a ``CONNECT`` to a proxy, the ``CONNECT`` does not count as the request.
+    It is the value of httpcore's extension ``trace``. A ``CONNECT`` to a proxy does not count as the request.
 
     Attributes:
         is_new: Whether a connection was opened for the request.
@@ -131,8 +129,7 @@ class RequestTrace:
         elif what == "send_request_headers.started":
             self._is_connect = details["request"].method == b"CONNECT"
             if not self._is_connect:
-                # with HTTP/2, the request has a stream already and can't wait
-                await self._sent(can_wait=where == "http11")
+                await self._sent(can_wait=where == "http11")  # an HTTP/2 request has its stream already
         elif what in _WRITTEN:
             if self.has_sent:
                 tell_written(self._on_sent)

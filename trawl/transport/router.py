@@ -69,7 +69,7 @@ class TransportRouter:
         """
         if request.meta_get("proxy") or (self._settings.http2_enabled and request.url.startswith("https:")):
             return self._httpxs().send(request, on_sent)
-        # return the coroutine without another one around it, because this runs for every page
+        # This function is not async, because it runs for every page, and another coroutine would cost time.
         return self._own.send(request, on_sent)
 
     async def aclose(self) -> None:

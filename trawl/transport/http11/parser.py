@@ -13,7 +13,7 @@ chunks determine the body, and the connection is not used again). Headers that l
 again. A header folded over several lines becomes one line (RFC 9112, 5.2: a user agent replaces the fold by spaces).
 Repeated equal values of ``Content-Length`` become one value (RFC 9112, 6.3, rule 5). Some errors are always refused: a
 header name with a space, a line without a colon, an ambiguous length, and an unknown transfer coding. A transfer coding
-with a tab or other white space except spaces counts as unknown.
+with white space other than spaces, such as a tab, counts as unknown.
 """
 
 from __future__ import annotations
@@ -259,8 +259,8 @@ class ResponseParser:
             self._mend(head)
         elif self._is_head:
             for line in data.splitlines(keepends=True):
-                # Parse it line by line. Otherwise, llhttp would treat the rest as the body and not report the length of
-                # the rest.
+                # Parse the headers line by line. Otherwise, llhttp would treat the bytes after the headers as the body,
+                # and not report how many there are.
                 if self.is_complete:
                     self.has_extra_data = True
                     break
@@ -346,7 +346,7 @@ class ResponseParser:
             self._is_interim = True
             self.is_invited = self.is_invited or status == 100
             return
-        # needed for headers in one read; headers in several reads have a limit in bytes
+        # This limits headers that arrive in one read. Headers that arrive in several reads have a limit in bytes too.
         if len(self.fields) > MAX_FIELDS:
             raise ResponseBroken(f"its headers have no end: more than {MAX_FIELDS} fields")
         self._add = self.trailers.append
@@ -361,7 +361,7 @@ class ResponseParser:
         headers = self.headers = Headers.from_wire(self.fields)
         lengths, codings = headers.getlist("content-length"), headers.getlist("transfer-encoding")
         if codings:
-            # white space except spaces is a part of the coding's name
+            # White space other than spaces counts as a part of the coding's name.
             if len(codings) > 1 or codings[0].lower() != "chunked":
                 raise ResponseBroken(f"its transfer coding {codings[-1][:50]!r} is unknown")
             self._is_chunked = True
@@ -386,7 +386,7 @@ class ResponseParser:
 
     def on_body(self, piece: bytes) -> None:
         """Called for each chunk of the body."""
-        # an interim response must not have a body (RFC 9110, 15.2), which would become part of the page
+        # An interim response must not have a body (RFC 9110, 15.2). The body would become a part of the page.
         if self._is_interim:
             raise ResponseBroken("the response is broken: an interim response has a body")
         self._pieces.append(piece)

@@ -259,6 +259,6 @@ class ConnectionFactory:
     def _tls_context(self) -> ssl.SSLContext:
         if self._context is None:
             self._context = client_context(verifies=self._verifies)
-        # set for each connection, because the owner of the context may change it
+        # Set the protocols for each connection, because the owner of the context may have changed them.
         self._context.set_alpn_protocols(["http/1.1"])
         return self._context

@@ -214,7 +214,7 @@ class Http11Transport:
         if message.expects and body:
             await connection.receive_word()
             if connection.parser.has_head:
-                # close it afterwards, because the server still expects the body (RFC 9110, 10.1.1)
+                # Close the connection after the response, because the server still expects the body (RFC 9110, 10.1.1).
                 message.is_last = True
             else:
                 deadline.sending(trio.current_time())
