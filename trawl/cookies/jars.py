@@ -28,7 +28,7 @@ __all__ = ["Jar", "Jars", "NowUtc", "is_public_suffix", "jar_name"]
 logger: logging.Logger = logging.getLogger("trawl.cookies")
 
 MAX_PER_DOMAIN = 180  # maximum number of cookies for one domain, as in browsers
-# # Maximum number of cookies in a jar. If there are more, the domain whose first cookie is oldest is dropped.
+# Maximum number of cookies in a jar. If there are more, the domain whose first cookie is oldest is dropped.
 MAX_COOKIES = 20_000
 
 

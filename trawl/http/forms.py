@@ -46,7 +46,7 @@ class _NoFile(str):
 def _find_form(
     page: Response, name: str | None, id: str | None, number: int, xpath: str | None, css: str | None
 ) -> Element:
-    """Return the form with the given name, id, query or number. The first of these that is given and found decides.
+    """Return the form with the given name, id, query or number. If several are given, the first in this order decides.
 
     A query may select the form or an element in it. As in Scrapy, a name or an id that no form has is ignored.
 
@@ -105,7 +105,7 @@ def _entries_of(form: Element) -> Iterator[tuple[str, str]]:
 
 
 def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element | None:
-    """Return the button with the ``wanted`` attributes, or the first button that is not disabled; None without buttons.
+    """Return the button with the ``wanted`` attributes, or else the first enabled button; None if there is none.
 
     ``{"nr": n}`` means the n-th control of the form that has a name, starting at 0.
 
@@ -147,7 +147,7 @@ def _of_button(button: Element) -> list[tuple[str, str]]:
 
 
 def _encoding_of(form: Element, page: Response) -> str:
-    """Return the codec for sending a form. ``accept-charset`` takes precedence over the page's encoding."""
+    """Return the codec for sending a form. ``accept-charset`` overrides the page's encoding (HTML, 4.10.21.5)."""
     named = (codec_of(label) for label in form.get("accept-charset", "").split())
     return next((output_codec(codec) for codec in named if codec is not None), page.output_encoding)
 
@@ -327,9 +327,9 @@ class FormRequest(Request):
 
         The form's ``enctype`` decides the format of the body. File controls are sent without a file.
 
-        The form is selected by its name ``formname``. If no form has this name, it is selected by its id ``formid``,
-        then by a query (``formxpath`` or ``formcss``), then by its number ``formnumber``. The first of these that is
-        given and found decides.
+        The form is selected by its name ``formname``, its id ``formid``, a query (``formxpath`` or ``formcss``) for the
+        form or an element in it, or its number ``formnumber``. If several are given, the first in this order decides. A
+        name or an id that no form has is ignored.
 
         Args:
             response: The page.

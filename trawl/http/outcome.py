@@ -19,8 +19,8 @@ place was free. So other requests cause the queued time, and the request itself 
 There are exceptions. A scope is checked only when there is a place for the request. If the first request of a lane
 arrives while no place is free, the time until a place is free counts as queued, even if the scope is closed. If several
 lanes wait for one scope with a quota, their time counts as throttled, even while the scope is open for one of them. If
-a request goes before requests that arrived earlier, because of its priority, its throttled time is that of its lane
-since its own arrival.
+a request overtakes earlier requests because of its priority, its throttled time is the time, since its own arrival, for
+which its lane was throttled.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Outcome:
             throttle.
         is_hopeless: Whether the request is not sent again, because it repeatedly gets the same trigger while its host
             serves other requests. Set by the throttle.
-        pause: Minimum number of seconds before a request with a trigger is sent again. It applies even if no scope
+        pause: Minimum number of seconds before a request with a trigger is sent again. It only matters if no scope
             delays the request. Set by the throttle.
         then: The next step requested by a middleware; None if the callback (or errback) gets the outcome.
         received: Headers and body of the response as received, for an archive, even if an error ended the response

@@ -507,8 +507,8 @@ class Request:
         """Return a copy of this request with ``changes``. Headers, meta and cb_kwargs are copied.
 
         Args:
-            cls: The class of the new request, whose constructor is called. None for the same class. In this case, the
-                attributes that a subclass has added are copied, and its constructor is not called.
+            cls: The class of the new request, whose constructor is called. If None, the class stays the same, the
+                attributes that a subclass has added are copied, and the subclass's constructor is not called.
             changes: Keyword arguments of :class:`Request`, and of ``cls``.
 
         Raises:

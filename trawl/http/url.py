@@ -321,7 +321,7 @@ def sorted_url(url: str) -> str:
 
 
 def _name_and_value(argument: str) -> tuple[str, str]:
-    """Return the decoded name and value of an argument, in bytes, which are its sort key in w3lib."""
+    """Return the decoded name and value of an argument, one character per byte, which w3lib uses as the sort key."""
     name, _, value = argument.partition("=")
     if "%" in value or "+" in value:
         value = unquote_to_bytes(value.replace("+", " ")).decode("latin-1")

@@ -177,7 +177,7 @@ class RobotsParser:
         return self._ours if self._ours.is_named else self._everyone
 
 
-# # The kinds of rules: compared with the start of a path, with the whole path, or part by part.
+# The kinds of rules: compared with the start of a path, with the whole path, or part by part.
 _PREFIX, _EXACT, _PATTERN = 0, 1, 2
 
 

@@ -242,7 +242,7 @@ class ResolverCache:
 class CrawlResolver:
     """The addresses of hosts, each looked up once, so that a host keeps its addresses during a crawl.
 
-    Transports can use it as their resolver. A failure is not cached.
+    Transports can use this object as their resolver. A failure is not cached.
 
     Args:
         resolve: Looks up names.

@@ -14,7 +14,7 @@ the same way.
 Responses that end at the same time are written together, in one blocking call. Their slots are released after the
 write, so a slow disk slows down the crawl, and records do not accumulate in memory.
 
-Only the module that runs crawls imports this module. It can wrap any transport.
+Only the module that runs crawls imports this module. The archive works with any transport.
 """
 
 from __future__ import annotations
