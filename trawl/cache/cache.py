@@ -303,7 +303,7 @@ class Cache:
             async with self._writing:
                 self._transaction = None
                 await self._blocking.run(self._store.put_many, transaction.entries)
-        except Exception as error:  # for a body of 2 GB, sqlite3 does not raise its own errors
+        except Exception as error:  # for example, sqlite3 raises other errors than its own for a body of 2 GB
             transaction.error = error
         finally:
             transaction.ended.set()

@@ -94,7 +94,7 @@ class RequestUrl:
 
     @property
     def default_path(self) -> str:
-        """The directory of :attr:`path`. A cookie that sets no path gets this path (RFC 6265, 5.1.4)."""
+        """The directory of ``path``. A cookie that sets no path gets this path (RFC 6265, 5.1.4)."""
         return self.path.rpartition("/")[0] or "/"
 
     @property

@@ -36,8 +36,8 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
             It is set at each send and not stored.
         keeps_proxy: Whether the request was not sent through ``proxy`` yet, and may wait for the scope of the proxy.
         session: The session that has set the request's headers or proxy; None if no session has.
-        told_slot: The ``download_slot`` that the crawl has written into the request's meta; "" if none. A value from
-            the crawl does not choose a scope.
+        told_slot: The ``download_slot`` that the crawl, not the spider, has written into the request's meta; "" if
+            none. Such a value does not choose a scope.
         needs_new_connection: Whether an earlier attempt used a dead connection, so that the request must not be sent on
             another kept connection.
         bypasses_cache: Whether only the server may respond, because a cached response was refused or can't be read.

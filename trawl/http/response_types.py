@@ -9,7 +9,7 @@ attributes for every page. ``isinstance(response, HtmlResponse)`` still works as
 content of the response. (The alternative would be to choose the class of each response by its content type. This would
 slow down every page, and a spider would have to check for a plain ``Response`` before it selects.)
 
-Only the package's ``__init__`` imports this module. The module :mod:`trawl.http.response` does not use these classes.
+Only the package's ``__init__`` imports this module. The module ``trawl.http.response`` does not use these classes.
 """
 
 from __future__ import annotations

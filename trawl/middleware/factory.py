@@ -185,7 +185,7 @@ def make_middleware(entry: object, crawl: object, spider: object, adapt: Adapt |
 def _is_of_another_kind(found: Any) -> bool:
     """Return True for async functions and generators, which are not middleware.
 
-    For example, the function takes a request instead of a ``Fetch``.
+    For example, such a function takes a request instead of a ``Fetch``.
     """
     kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     return any(is_kind(found) for is_kind in kinds)

@@ -137,7 +137,7 @@ class ProxyPool:
         return first
 
     def ready_at(self) -> float:
-        """Return the time at which the first cooldown ends."""
+        """Return the time from which at least one proxy has no cooldown."""
         return min([state.until for state in self._all.values()])
 
     def is_ready(self, url: str, now: float) -> bool:

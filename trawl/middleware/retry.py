@@ -157,8 +157,8 @@ def get_retry_request(
 ) -> Request | None:
     """Return the request for another attempt; None after the last attempt. For callbacks that can't use a response.
 
-    Yield the result like any other request of a callback. These attempts and the crawl's own retries are counted
-    together.
+    Yield the returned request like any other request of a callback. These attempts and the crawl's own retries are
+    counted together.
 
     Args:
         request: The request to repeat, ``response.request``.

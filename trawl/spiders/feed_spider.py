@@ -246,8 +246,8 @@ class _Lines:
 class FeedSpider(Spider[ItemT]):
     """Calls :meth:`parse_entry` with each entry of the RSS or Atom feeds at its start URLs.
 
-    A start URL may also be a page. In this case, the spider reads the feeds to which the page links (``<link
-    rel="alternate" type="application/rss+xml">``).
+    A start URL may also be a page. In this case, the spider reads the feeds that the page names in ``<link
+    rel="alternate" type="application/rss+xml">``.
 
     Attributes:
         feed_since: A datetime, a date or a string (``2024-05-01``), in UTC by default. Entries whose last change was

@@ -313,7 +313,7 @@ class Spider(Generic[ItemT]):
             yield request
 
     def _parse(self, response: Response, **kwargs: Any) -> Any:
-        """Process a response whose request has no callback. The engine calls this. Special base classes override it."""
+        """Process a response whose request has no callback. The engine calls this. Subclasses in trawl override it."""
         return self.parse(response, **kwargs)
 
     def parse(self, response: Response, *args: Any, **kwargs: Any) -> Outputs[ItemT]:

@@ -177,7 +177,7 @@ class WebFeed:
 
 
 def _is_entry(element: Element) -> bool:
-    """Return whether an element is an entry. An extension may have elements with the same local name, which are not."""
+    """Return whether an element is an entry, and not an element of an extension with the same local name."""
     namespace, outer = namespace_of(element), element.getparent()
     if namespace in _RSS or _PREFIXES.get(namespace.lower()) == "atom:":
         return True

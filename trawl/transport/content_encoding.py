@@ -119,7 +119,7 @@ class BrotliDecoder:
             data = b""
             if piece:
                 yield piece
-            elif self._codec.can_accept_more_data():  # this is true as well while the decoder still has output
+            elif self._codec.can_accept_more_data():  # also true while the decoder still has output
                 return
 
 

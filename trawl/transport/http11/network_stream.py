@@ -51,7 +51,7 @@ class NetworkStream(Protocol):
         ...
 
     async def send(self, data: bytes) -> None:
-        """Send all of ``data``. Not always a checkpoint. After a cancellation, :meth:`close` is the only valid call."""
+        """Send all of ``data``. Not always a checkpoint. After a cancellation, ``close`` is the only valid call."""
         ...
 
     async def receive_soon(self) -> bytes | None:

@@ -3,8 +3,8 @@
 Theory of operation: each origin has a stack of its idle connections. All idle connections are also in one queue, in the
 order in which they became idle. A request takes the connection of its origin that became idle last, so that the older
 connections can expire. If there are too many idle connections, the first connection of the queue is closed, which is
-also the oldest of its origin. So :meth:`Pool.take`, :meth:`Pool.give` and closing never search. No background task is
-needed, because ``take`` and ``give`` close expired connections.
+also the oldest of its origin. So the pool never searches when it takes, keeps or closes a connection. No background
+task is needed, because ``take`` and ``give`` close expired connections.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Pool:
         return True
 
     def close(self) -> None:
-        """Close all idle connections. From now on, :meth:`give` closes each connection."""
+        """Close all idle connections. From now on, ``give`` closes each connection."""
         self._is_closed = True
         while self._idle:
             self._close_oldest()
