@@ -155,7 +155,7 @@ class Body:
         return None
 
     def _through(self, chunk: bytes, step: int) -> Iterator[bytes]:
-        """Yield at least one chunk of ``chunk`` decoded by the decoders from ``step`` on."""
+        """Yield the output for ``chunk`` of the decoder ``step`` and the decoders after it, in at least one chunk."""
         if not chunk:
             yield chunk
             return

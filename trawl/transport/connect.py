@@ -1,4 +1,4 @@
-"""Connections to hosts, with a staggered race between the addresses of a host (RFC 8305)."""
+"""Connecting to hosts. The attempts for a host's addresses start with a delay and run in parallel (RFC 8305)."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Decoder(Protocol):
 
 
 class GzipDecoder:
-    """gzip (several members, trailing bytes ignored) and deflate, with or without its zlib wrapper."""
+    """Decoder of gzip (several members, trailing bytes ignored) and deflate (with or without the zlib wrapper)."""
 
     def __init__(self, window_bits: int) -> None:
         self._window_bits = window_bits
@@ -96,7 +96,7 @@ class DeflateDecoder:
             if len(self._start) < 2:
                 return
             head = int.from_bytes(self._start[:2], "big")
-            is_zlib = head >> 8 & 0x0F == 8 and head % 31 == 0  # checksum of zlib's header (RFC 1950, 2.2)
+            is_zlib = head >> 8 & 0x0F == 8 and head % 31 == 0  # method and checksum of zlib (RFC 1950, 2.2)
             self._codec, data = GzipDecoder(15 if is_zlib else -15), self._start
         yield from self._codec.feed(data)
 

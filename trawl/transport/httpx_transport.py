@@ -74,8 +74,7 @@ class SendRefusedError(Exception):
 class RequestTrace:
     """Records the times of one request, and calls ``on_sent`` when it is about to be sent.
 
-    An object of this class is the value of httpcore's extension ``trace``. A ``CONNECT`` to a proxy does not count as
-    the request.
+    Pass it as httpcore's extension ``trace``. A ``CONNECT`` to a proxy does not count as the request.
 
     Attributes:
         is_new: Whether a connection was opened for the request.

@@ -97,7 +97,9 @@ class RequestDeadline:
         self._move(now + self._read)
 
     def writing(self) -> None:
-        """Enforce only the timeout of the whole request, because storing received bytes is not the server's work."""
+        """Enforce only the timeout of the whole request, because the server does not cause the time for storing
+        bytes.
+        """
         self._move(inf)
 
     def still_reading(self) -> None:
@@ -192,7 +194,8 @@ class Connection:
                     deadline.start()
                 data = await wire.receive()
         except OSError as error:
-            # An error within a response breaks the response. Before its first byte, the request may be sent again.
+            # An error after the first byte makes the response broken. After an error before the first byte, the request
+            # may be sent again.
             if parser.has_started:
                 raise
             raise ConnectionClosedError(f"the connection broke: {words_of(self.broken or error)}") from error

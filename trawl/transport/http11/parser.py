@@ -329,7 +329,7 @@ class ResponseParser:
         """Called for each header and trailer."""
         if name[-1:] == b" ":  # llhttp accepts a space after a name that it knows, and then ignores the header
             raise ResponseBroken(f"the response is broken: Invalid header token: a space after {name.rstrip()[:50]!r}")
-        text = value.rstrip(b" \t")  # llhttp strips only the start
+        text = value.rstrip(b" \t")  # llhttp strips white space only at the start
         if b"\t" in value[len(text) :] and name.lower() == b"transfer-encoding":  # llhttp would not recognize chunked
             raise ResponseBroken(f"its transfer coding {value[:50].decode('latin-1')!r} is unknown")
         self._add((name, text))
