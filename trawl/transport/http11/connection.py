@@ -97,9 +97,7 @@ class RequestDeadline:
         self._move(now + self._read)
 
     def writing(self) -> None:
-        """Enforce only the timeout of the whole request, because the server does not cause the time for storing
-        bytes.
-        """
+        """Enforce only the timeout of the whole request, because storing received bytes is not the server's time."""
         self._move(inf)
 
     def still_reading(self) -> None:
