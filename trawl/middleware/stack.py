@@ -69,7 +69,10 @@ def _user_agent_of(settings: MiddlewareSettings) -> str:
 
 
 def default_headers(fields: Headers) -> Middleware:
-    """Return middleware that adds the headers in ``fields`` that a request does not set. None omits a header."""
+    """Return middleware that adds the headers in ``fields`` that a request does not set.
+
+    If a request sets a header to None, the header is not added.
+    """
 
     def around(fetch: Fetch) -> Fetch:
         def send(request: Request) -> Awaitable[Outcome]:  # needn't be async, because nothing follows the call

@@ -352,7 +352,7 @@ class IncompleteFile:
         return str(self._digests[name].hexdigest())
 
     def begin(self) -> None:
-        """Start a new body, whose first bytes are the next write."""
+        """Start a new body. The next write contains its first bytes."""
         self._is_new = True
 
     async def write(self, pieces: Sequence[bytes]) -> None:

@@ -95,7 +95,7 @@ class RunningCrawl(MiddlewareCrawl, Protocol):
         """Return when the crawl starts to end. A checkpoint."""
 
     def why(self, subject: Request | str) -> Reason | None:
-        """Return the reason why a request, a scope or a host must wait; None if it need not wait."""
+        """Return the reason why a request, a scope or a host must wait; None if there is none."""
 
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
         """Return the limits for which pending requests wait, at most ``most`` groups, the largest first."""

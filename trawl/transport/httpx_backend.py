@@ -307,7 +307,7 @@ class Pools:
         if pool is None:
             pool = self._pools[key] = self._make(route, is_secure=is_secure)
         self._pools.move_to_end(key)
-        return pool  # the caller must use it before the next await, or it would count as unused
+        return pool  # use the pool before the next await, or it counts as unused
 
     async def aclose(self) -> None:
         """Close all connections. Does not wait for the peers."""

@@ -123,7 +123,7 @@ def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Me
         head = f"{request.method} {path or '/'} HTTP/1.1\r\nHost: {parsed.authority}\r\n{fields}{length}\r\n".encode(
             "latin-1"
         )
-    # Only the slow function can encode a header with characters outside of latin-1.
+    # A header has characters outside of Latin-1, which only the slower function can encode.
     except UnicodeEncodeError:
         return _unusual_message(request, defaults)
     return Message(head)
