@@ -1,5 +1,6 @@
-"""The cache of one crawl. It looks up requests before they are queued, and stores responses in the innermost
-middleware.
+"""The cache of one crawl.
+
+It looks up requests before they are queued, and stores responses in the innermost middleware.
 
 The engine calls :meth:`Cache.find` before a request holds any place, so a cached response never passes the throttle.
 :meth:`Cache.middleware` is the innermost middleware, next to the transport. If there is a stale response, it makes the
