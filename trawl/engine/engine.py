@@ -75,7 +75,7 @@ from trawl.engine.direct import DirectFetcher
 from trawl.engine.dispatcher import Dispatcher
 from trawl.engine.fetcher import Fetcher, ScopeLimiters
 from trawl.engine.hooks import Hooks, IdleRunner
-from trawl.engine.items import Processor
+from trawl.engine.items import ItemSender, Processor
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.no_job import Alone, NoJobState
@@ -94,6 +94,7 @@ from trawl.throttling.quota import spent
 from trawl.throttling.shared import Line, Token
 
 if TYPE_CHECKING:
+    from trawl.engine.job_items import JobItems
     from trawl.scheduler.shared_job import SharedJobScheduler
 
 __all__ = ["Engine"]
@@ -168,7 +169,8 @@ class Engine:
         self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))
         self.processor: Processor = context.pipelines(self.crawl)
         # Running objects: the reader of start(), the worker of each grant, and the dispatcher, which starts it.
-        items = self.items = context.open_job.make_items(context, self.processor, self.limits.items)
+        items = context.open_job.make_items(context, self.processor, self.limits.items)
+        self.items: ItemSender | JobItems = items
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
         layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
         if has_middleware:
