@@ -321,7 +321,7 @@ def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
             logger.exception("%r: a middleware failed", request)
             outcome = Outcome(request)
             _fail(outcome, error)
-        raised: Any = outcome.error  # an error of process_request is not wrapped yet
+        raised: Any = outcome.error  # an exception of process_request has no Failure yet; `_fail()` adds one
         if raised is not None and not isinstance(raised, TrawlError):
             _fail(outcome, raised)
         show_headers(outcome.response)

@@ -120,7 +120,7 @@ class Exporter:
 
     @property
     def is_piecewise(self) -> bool:
-        """True if the class writes each item immediately, after a fixed opening and before a fixed closing."""
+        """True if the class writes each item immediately, and start and end of the file do not depend on the items."""
         methods = (getattr(self.kind, name, None) for name in ("start_exporting", "finish_exporting"))
         return all(getattr(method, "__module__", "") == "trawl.exporters" for method in methods)
 

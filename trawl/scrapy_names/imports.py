@@ -162,7 +162,7 @@ def _absent(name: str) -> str:
 
 @attrs.frozen
 class Hint:
-    """The changes to a file that was written for Scrapy. ``str()`` of a hint is one sentence.
+    """The changes that a file written for Scrapy still needs. ``str()`` of a hint is one sentence.
 
     Attributes:
         path: The file.

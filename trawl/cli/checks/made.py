@@ -75,7 +75,7 @@ def check_made(spider: type[Spider]) -> Iterator[str]:
     entries += [("THROTTLING_SCOPES", {id: scope}) for id, scope in settings["THROTTLING_SCOPES"].items()]
     tried = spider if accepts_arguments(spider, 0) else _bare(spider)
     if tried is spider and (error := _refusal(spider, layers, without)) is not None:
-        if type(error) is not UsageError:  # check_attributes() reports such errors with their line
+        if type(error) is not UsageError:  # check_attributes() reports a plain UsageError, with its line
             yield from _sentences(error)
         tried = _bare(spider)
     for name, value in entries:
