@@ -115,7 +115,7 @@ ROWS: dict[str, list[Case]] = {
         case(lambda web: None, NameNotResolved),
         case(lambda web: web.add_host(A, connect_error=ConnectFailed), ConnectFailed, None, {"RETRY_TIMES": 0}),
     ],
-    "its host was given up: only 429 or 503, or broken connections, for 15 minutes": [
+    "its host was given up, because for 15 minutes there were only 429s, 503s or broken connections": [
         *[case(down(SimulatedResponse(status, "busy")), HostGivenUp, status) for status in (429, 503)],
         case(down(SimulatedResponse(403, headers={"Retry-After": "50"})), HostGivenUp, 403),
         *[case(failing(broken(error)), HostGivenUp) for error in (ConnectFailed, ConnectTimeout, ReadTimeout)],

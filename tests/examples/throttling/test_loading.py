@@ -19,4 +19,4 @@ def test_a_recipe_loads_from_its_file_and_says_when_to_use_it(path: Path) -> Non
     for name in SPIDERS.get(path.stem, ("",)):
         spider = load_spider(f"{path}:{name}" if name else str(path))
         assert load(of_spider(spider)).of(ThrottlingSettings).throttling_scopes is not None
-    assert "\nUse it " in path.read_text(encoding="utf-8").split('"""')[1]
+    assert "\nUse this recipe " in path.read_text(encoding="utf-8").split('"""')[1]
