@@ -70,6 +70,13 @@ def test_the_first_of_a_kind_is_logged_and_the_others_of_its_minute_are_counted(
     ]
 
 
+def test_a_percent_sign_is_reported_as_it_is(logs: Logs, stream: io.StringIO) -> None:
+    for page in ("a%20b", "c%20d"):
+        engine.warning("%s: ignored", page)
+    logs.__exit__(None, None, None)
+    assert stream.getvalue().splitlines() == ["a%20b: ignored", "c%20d: ignored"]
+
+
 def test_what_is_not_reported_yet_is_reported_at_the_end(logs: Logs, stream: io.StringIO) -> None:
     refuse(range(2))
     logs.__exit__(None, None, None)

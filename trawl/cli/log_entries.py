@@ -12,6 +12,7 @@ import copy
 import json
 import logging
 import os
+import threading
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -64,29 +65,32 @@ class Repeats(logging.Filter):
         self._name_of = name_of
         self._kinds: dict[tuple[object, ...], _Kind] = {}
         self._next_end = 0.0
+        self._lock = threading.RLock()  # threads of feeds and jobs log too
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the entry is logged."""
-        if record.created >= self._next_end:
-            self.report(record.created)
-        if not _can_repeat(record):
-            return True
-        key = (self._name_of(), *_kind_of(record))
-        kind = self._kinds.get(key)
-        if kind is None:
-            self._kinds[key] = _Kind(record.created + WINDOW)
-            self._next_end = min(kind.until for kind in self._kinds.values())
-            return True
-        kind.count += 1
-        kind.last = record
-        return False
+        with self._lock:
+            if record.created >= self._next_end:
+                self.report(record.created)
+            if not _can_repeat(record):
+                return True
+            key = (self._name_of(), *_kind_of(record))
+            kind = self._kinds.get(key)
+            if kind is None:
+                self._kinds[key] = _Kind(record.created + WINDOW)
+                self._next_end = min(kind.until for kind in self._kinds.values())
+                return True
+            kind.count += 1
+            kind.last = record
+            return False
 
     def report(self, now: float) -> None:
         """Report the kinds whose window has ended at ``now``, a wall time; ``inf`` reports all."""
-        ended = {key: kind for key, kind in self._kinds.items() if kind.until <= now}
-        for key in ended:
-            del self._kinds[key]
-        self._next_end = min((kind.until for kind in self._kinds.values()), default=0.0)
+        with self._lock:
+            ended = {key: kind for key, kind in self._kinds.items() if kind.until <= now}
+            for key in ended:
+                del self._kinds[key]
+            self._next_end = min((kind.until for kind in self._kinds.values()), default=0.0)
         for key, kind in ended.items():
             if kind.last is not None:
                 self._log(_summary(kind.last, kind.count), str(key[0]))
@@ -125,7 +129,7 @@ def _summary(last: logging.LogRecord, count: int) -> logging.LogRecord:
     text = record.getMessage() if error is None else f"{record.getMessage()}: {described(error)}"
     record.exc_info = None
     others = "" if count == 1 else f" (and {count - 1:,} more like this within {WINDOW:.0f} s)"
-    record.msg, record.args = f"{text}{others}".replace("%", "%%"), ()
+    record.msg, record.args = f"{text}{others}", None
     return record
 
 
