@@ -207,13 +207,16 @@ class LocalServer:
                 await process.wait()
 
     async def _end_rest(self, process: trio.Process) -> None:
-        """Kill a server that still runs because its shell was killed. A checkpoint.
+        """Kill a server that still runs because its shell was killed. A checkpoint if so.
 
         The shell and the server are one process group. At this point, every stored step is in the append-only file.
 
         Raises:
             JobError: If a server still listens after that.
         """
+        status = process.poll()
+        if status is not None and status >= 0:  # the shell has ended by itself, after its server
+            return
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await self.end_earlier()
