@@ -116,7 +116,7 @@ class History:
             assert other.passes() >= PASSES
             wanted, until = other.amount_in(scope), scope.quota.fits_at(other.amount_in(scope), now)
             for each in other.scopes:
-                at = each.gate(now, other.amount_in(each))
+                at = each.earliest_at(now, other.amount_in(each))
                 until = max(until, at) if each is not scope and at < inf else until
             if scope.quota.fits_at(wanted, now, grant.amount(index)) > until:
                 return True

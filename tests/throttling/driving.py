@@ -234,7 +234,8 @@ class Drive:
 
     def _try(self, request: Request, charges: tuple[tuple[str, float | None], ...]) -> float:
         at = max(
-            (self.throttle.scope(id, self.now).gate(self.now, amount or 1.0) for id, amount in charges), default=0.0
+            (self.throttle.scope(id, self.now).earliest_at(self.now, amount or 1.0) for id, amount in charges),
+            default=0.0,
         )
         if at > self.now:
             return at

@@ -137,7 +137,7 @@ class Play:
         unsent = [flight for flight in model.flights if flight.sent_at is None]
         if what == "pass":
             self.now += value * TICK
-        elif what == "take" and self.scope.gate(self.now, value) <= self.now:
+        elif what == "take" and self.scope.earliest_at(self.now, value) <= self.now:
             return self.take(value)
         elif what == "send" and unsent:
             self.send(unsent[value % len(unsent)])

@@ -65,7 +65,7 @@ class Disk:
 
 def test_what_was_on_its_way_before_there_was_a_quota_is_stored_before_it_is_spent() -> None:
     disk = Disk()
-    disk.scope.gate(0.0, 2.0)
+    disk.scope.earliest_at(0.0, 2.0)
     disk.write(0.0, is_whole=True)
     disk.set(QUOTAS[0], 0.0)
     slot = disk.scope.take(0.0, 2.0)
@@ -86,7 +86,7 @@ def test_nothing_is_spent_that_a_kill_would_forget_however_quotas_change(seed: i
         step = drawn.random()
         if step < 0.45:
             amount = drawn.choice([0.5, 1.0, 2.0, 3.0, 12.0])
-            if scope.gate(now, amount) <= now:
+            if scope.earliest_at(now, amount) <= now:
                 flying.append((scope.take(now, amount), amount))
         elif step < 0.65 and flying:
             slot, amount = flying.pop(drawn.randrange(len(flying)))

@@ -42,7 +42,7 @@ def opening_times(throttle: Throttle, answers: Sequence[Heard]) -> list[float]:
         throttle.next_change(now)
         grant = grant_of(throttle, PAGE, now)
         answer(throttle, grant, now, each.status, {"Retry-After": str(each.wish)} if each.wish else {})
-        opens.append(max(now, throttle.scope(A, now).gate(now)))
+        opens.append(max(now, throttle.scope(A, now).earliest_at(now)))
     return opens
 
 

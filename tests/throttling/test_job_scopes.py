@@ -46,7 +46,7 @@ def test_r16_the_spacing_counts_from_the_last_send_of_the_earlier_run() -> None:
     throttle = throttle_of(download_delay=5.0)
     answer(throttle, grant_of(throttle, Request(URL), 100.0), 100.5)
     scope = resumed(stored(throttle, 101.0), 1.0, 101.0, download_delay=5.0).scope(A, 1000.0)
-    assert scope.gate(1000.0) == pytest.approx(1003.0)
+    assert scope.earliest_at(1000.0) == pytest.approx(1003.0)
 
 
 @pytest.mark.parametrize(("next_in", "at"), [(None, 1007.0), (2.0, 1010.0)])
@@ -56,7 +56,7 @@ def test_d12_a_crawl_delay_holds_robots_txt_too_that_a_later_run_asks_for(next_i
     answer(throttle, grant_of(throttle, Request(URL), 100.0), 100.5)
     throttle.scope(A, 101.0).lanes = 1  # more is pending
     scope = resumed(stored(throttle, 101.0, next_in), 2.0, 101.0).scope(A, 1000.0)
-    assert scope.gate(1000.0) == pytest.approx(at)  # from 100, or from when it may have sent until it was killed
+    assert scope.earliest_at(1000.0) == pytest.approx(at)  # from 100, or from when it may have sent until it was killed
     assert scope.reason(1000.0).source == "Crawl-delay 10 of robots.txt"
 
 
@@ -64,17 +64,17 @@ def test_time_in_which_nothing_ran_ends_the_spacing() -> None:
     throttle = throttle_of(download_delay=5.0)
     answer(throttle, grant_of(throttle, Request(URL), 100.0), 100.5)
     scope = resumed(stored(throttle, 101.0), 60.0, 101.0, download_delay=5.0).scope(A, 1000.0)
-    assert scope.gate(1000.0) <= 1000.0
+    assert scope.earliest_at(1000.0) <= 1000.0
 
 
 def test_r16_after_a_kill_a_scope_is_taken_to_have_sent_until_the_next_state_was_due() -> None:
     throttle = throttle_of(download_delay=5.0)
     answer(throttle, grant_of(throttle, Request(URL), 100.0), 100.5)
     again = resumed(stored(throttle, 104.0, next_in=2.0), 2.5, 104.0, download_delay=5.0)
-    assert again.scope(A, 1000.0).gate(1000.0) == pytest.approx(1000.0 - 0.5 + 5.0)
-    assert again.scope("unknown.example", 1000.0).gate(1000.0) == pytest.approx(1000.0 - 0.5 + 5.0)
+    assert again.scope(A, 1000.0).earliest_at(1000.0) == pytest.approx(1000.0 - 0.5 + 5.0)
+    assert again.scope("unknown.example", 1000.0).earliest_at(1000.0) == pytest.approx(1000.0 - 0.5 + 5.0)
     later = resumed(stored(throttle, 101.0, next_in=2.0), 2.5, 101.0, download_delay=5.0)
-    assert later.scope(A, 1000.0).gate(1000.0) == pytest.approx(1001.5)  # it could not send before 105
+    assert later.scope(A, 1000.0).earliest_at(1000.0) == pytest.approx(1001.5)  # it could not send before 105
 
 
 def test_r16_what_a_killed_run_may_have_sent_is_not_forgotten_by_one_that_sent_nothing() -> None:
@@ -82,8 +82,8 @@ def test_r16_what_a_killed_run_may_have_sent_is_not_forgotten_by_one_that_sent_n
     answer(throttle, grant_of(throttle, Request(URL), 100.0), 100.5)
     second = resumed(stored(throttle, 100.5, next_in=2.0), 3.0, 100.5, download_delay=5.0)  # killed by 102.5
     third = resumed(stored(second, 1001.0), 0.5, 104.5, download_delay=5.0)  # ended at 104.5, begun at 105
-    assert third.scope("unknown.example", 1000.0).gate(1000.0) == pytest.approx(1000.0 - 2.5 + 5.0)
-    assert third.scope(A, 1000.0).gate(1000.0) <= 1000.0  # it could not send again before 105
+    assert third.scope("unknown.example", 1000.0).earliest_at(1000.0) == pytest.approx(1000.0 - 2.5 + 5.0)
+    assert third.scope(A, 1000.0).earliest_at(1000.0) <= 1000.0  # it could not send again before 105
 
 
 @pytest.mark.parametrize("host", [f"a{number}.example" for number in range(20)])
@@ -93,7 +93,7 @@ def test_r16_what_the_killed_run_had_drawn_may_have_been_the_shortest_interval(h
     answer(throttle, grant_of(throttle, Request(f"http://{host}/"), 100.0), 100.5)
     killed = resumed(stored(throttle, 101.0, next_in=2.5), 2.5, 101.0, **settings)
     # It may have sent from 102.5 on, and was killed by 103.5: that is the instant 1000 of the next run.
-    assert killed.scope(host, 1000.0).gate(1000.0) >= 1000.0 + 2.5
+    assert killed.scope(host, 1000.0).earliest_at(1000.0) >= 1000.0 + 2.5
 
 
 def test_slots_that_rest_go_on_resting() -> None:
@@ -102,9 +102,9 @@ def test_slots_that_rest_go_on_resting() -> None:
     for at in (100.0, 103.0):
         answer(throttle, grant_of(throttle, Request(URL), at), at + 1.0)
     scope = resumed(stored(throttle, 105.0), 1.0, 105.0, **settings).scope(A, 1000.0)
-    assert scope.gate(1000.0) == pytest.approx(1004.0)
+    assert scope.earliest_at(1000.0) == pytest.approx(1004.0)
     killed = resumed(stored(throttle, 109.0, next_in=2.0), 2.0, 109.0, **settings).scope(A, 1000.0)
-    assert killed.gate(1000.0) == pytest.approx(1010.0)  # both may have sent at 110 or later
+    assert killed.earliest_at(1000.0) == pytest.approx(1010.0)  # both may have sent at 110 or later
 
 
 def test_p8_a_backoff_is_kept_and_eases_while_nothing_runs() -> None:
@@ -171,7 +171,7 @@ def test_a_hold_is_kept_with_its_reason_and_a_clock_that_was_set_back_makes_it_n
     assert reason.limit == "hint"
     assert reason.until == pytest.approx(1015.0)
     assert "Retry-After" in reason.source
-    assert resumed(state, -500.0, 10.0).scope(A, 1000.0).gate(1000.0) == pytest.approx(1020.0)
+    assert resumed(state, -500.0, 10.0).scope(A, 1000.0).earliest_at(1000.0) == pytest.approx(1020.0)
     assert resumed(state, 25.0, 10.0).scope(A, 1000.0).reason(1000.0).limit != "hint"
 
 
@@ -187,11 +187,11 @@ def test_p8_a_quota_stays_spent_until_its_window_ends(sliding: bool, was_sliding
         answer(throttle, grant_of(throttle, Request(URL), 10.0), 10.0)
     state = stored(throttle, 20.0)
     scope = resumed(state, 5.0, 20.0, **settings(sliding=sliding)).scope(A, 1000.0)
-    assert scope.gate(1000.0) == pytest.approx(1045.0)
+    assert scope.earliest_at(1000.0) == pytest.approx(1045.0)
     assert scope.reason(1000.0).limit == "quota"
     over = resumed(state, 51.0, 20.0, **settings(sliding=sliding)).scope(A, 1000.0)
-    assert over.gate(1000.0) <= 1000.0
-    assert resumed(state, -900.0, 20.0, **settings(sliding=sliding)).scope(A, 1000.0).gate(1000.0) <= 1060.0
+    assert over.earliest_at(1000.0) <= 1000.0
+    assert resumed(state, -900.0, 20.0, **settings(sliding=sliding)).scope(A, 1000.0).earliest_at(1000.0) <= 1060.0
 
 
 def test_a_quota_that_is_no_longer_configured_is_forgotten() -> None:
@@ -228,12 +228,12 @@ def test_c05_an_outage_from_the_first_page_on_goes_on_in_the_next_run_as_one() -
     now = 100.0
     for _ in range(4):
         answer(throttle, grant_of(throttle, Request(URL), now), now, 503)
-        now = throttle.scope(A, now).gate(now)
+        now = throttle.scope(A, now).earliest_at(now)
     delay = throttle.scope(A, now).delay
     again = resumed(stored(throttle, now), 1.0, now, **ramp)
     scope, now = again.scope(A, 1000.0), 1000.0
     for _ in range(4):  # none of these is the first of another outage, which would begin with short delays
-        now = max(now, scope.gate(now))
+        now = max(now, scope.earliest_at(now))
         answer(again, grant_of(again, Request(URL), now), now, 503)
         assert scope.delay >= min(2.0 * delay, 60.0)
         delay = scope.delay
@@ -273,13 +273,13 @@ def test_r16_a_stop_never_lets_a_quota_through_earlier(
     settings = {"throttling_scopes": {A: {"quota": 4, "window": 30.0, "sliding": sliding, "delay": 0.0}}}
     throttle = throttle_of(**settings)
     for at in spent_at:
-        if throttle.scope(A, at).gate(at) <= at:
+        if throttle.scope(A, at).earliest_at(at) <= at:
             answer(throttle, grant_of(throttle, Request(URL), at), at)
     state = stored(throttle, stop)
     again = resumed(state, down, stop, **settings).scope(A, 1000.0)
     at = stop + down
-    expected = max(at, throttle.scope(A, at).gate(at))
-    assert max(1000.0, again.gate(1000.0)) == pytest.approx(1000.0 + expected - at, abs=1e-5)
+    expected = max(at, throttle.scope(A, at).earliest_at(at))
+    assert max(1000.0, again.earliest_at(1000.0)) == pytest.approx(1000.0 + expected - at, abs=1e-5)
 
 
 def test_nothing_of_an_idle_scope_is_stored() -> None:
@@ -313,7 +313,7 @@ def test_d07_a_limit_that_a_good_answer_told_holds_in_the_next_run() -> None:
     assert throttle.scope(A, 100.0).delay == pytest.approx(40.0)
     again = resumed(stored(throttle, 101.0), 9.0, 101.0, download_delay=1.0)
     scope = again.scope(A, 1000.0)
-    assert scope.gate(1000.0) == pytest.approx(1030.0)  # the send was ten seconds ago
+    assert scope.earliest_at(1000.0) == pytest.approx(1030.0)  # the send was ten seconds ago
     assert "X-RateLimit-Remaining: 10" in scope.reason(1000.0).source
     answer(again, grant_of(again, Request(URL), 1030.0), 1030.0, headers=TOLD | {"X-RateLimit-Remaining": "400"})
     assert scope.delay == pytest.approx(1.0)  # and what is told next counts

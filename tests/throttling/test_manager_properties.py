@@ -188,7 +188,7 @@ def run(words: Sequence[Any], pages: int, latency: float) -> Run:
     at_once(throttle.begin(now))
     while len(made.heard) < pages:
         scope = throttle.scope(A, now)
-        at = scope.gate(now) if len(made.sends) < pages else inf
+        at = scope.earliest_at(now) if len(made.sends) < pages else inf
         if at <= now:
             grant = sent(throttle, PAGE, now)
             heapq.heappush(flying, (now + latency, len(made.sends), grant))
@@ -242,7 +242,9 @@ def test_d06_monotone_under_hints_a_manager_that_asks_for_more_is_never_asked_ea
     if figures is None or not figures.get("delay"):
         return
     longer = [*words[:at], {**words[at], A: {**figures, "delay": figures["delay"] + more}}, *words[at + 1 :]]
-    opens = [[max(now, throttle.scope(A, now).gate(now)) for now, throttle in said(each)] for each in (words, longer)]
+    opens = [
+        [max(now, throttle.scope(A, now).earliest_at(now)) for now, throttle in said(each)] for each in (words, longer)
+    ]
     assert all(later >= earlier for earlier, later in zip(*opens, strict=True))
 
 
@@ -266,7 +268,7 @@ def test_e10_what_is_said_before_the_first_send_holds_those_scopes_and_no_other(
     throttle = throttle_of(manager=Waiting())
     at_once(throttle.begin(0.0))
     for id in (A, "b.example", "api", "c.example"):
-        assert max(0.0, throttle.scope(id, 0.0).gate(0.0)) == delays.get(id, 0.0)
+        assert max(0.0, throttle.scope(id, 0.0).earliest_at(0.0)) == delays.get(id, 0.0)
 
 
 NAMES = ["Retry-After", "RateLimit-Reset", "RateLimit", "RateLimit-Policy", "X-RateLimit-Reset", "Date"]

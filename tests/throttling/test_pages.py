@@ -46,14 +46,14 @@ def test_a_request_that_went_before_there_was_a_budget_does_not_bring_it_below_n
 
 def test_a_scope_is_closed_while_its_last_pages_are_on_their_way_and_says_so() -> None:
     scope = Scope("a.example", Limits(pages=1))
-    assert scope.gate(0.0) <= 0.0
+    assert scope.earliest_at(0.0) <= 0.0
     scope.take(0.0)
-    assert scope.gate(0.0) == inf
+    assert scope.earliest_at(0.0) == inf
     assert scope.reason(0.0).limit == "pages"
     assert scope.reason(0.0).text(0.0) == "a.example its last pages are on their way (configuration)"
     assert scope.pages is not None
     scope.pages.decide(is_page=False)
-    assert scope.gate(0.0) <= 0.0
+    assert scope.earliest_at(0.0) <= 0.0
 
 
 def test_a_scope_that_was_forgotten_counts_on_and_so_does_a_later_run() -> None:

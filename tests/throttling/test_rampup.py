@@ -259,7 +259,7 @@ def test_c05_headers_hold_the_next_send_as_always() -> None:
     throttle = throttle_of(**ramped(5.0))
     answer(throttle, grant_of(throttle, PAGE), 0.1, 429, {"Retry-After": "9"})
     scope = throttle.scope(A, 0.1)
-    assert scope.gate(0.1) == 9.1
+    assert scope.earliest_at(0.1) == 9.1
     assert scope.delay == 1.0  # one trigger is within the target
 
 

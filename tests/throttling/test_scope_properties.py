@@ -26,7 +26,7 @@ def test_a_scope_opens_when_all_its_limits_let_one_through_and_not_a_tick_later(
     play = Play(limits)
     for step in steps:
         play.step(*step)
-        at = play.scope.gate(play.now, amount)
+        at = play.scope.earliest_at(play.now, amount)
         assert max(at, play.now) == max(play.model.opens(play.now, amount).values())
 
 
@@ -52,13 +52,13 @@ def test_a_scope_is_never_stuck_only_what_is_under_way_can_close_it_for_good(
     for step in steps:
         play.step(*step)
         assert play.scope.in_flight == len(play.model.flights)
-        if play.scope.gate(play.now, amount) == inf:
+        if play.scope.earliest_at(play.now, amount) == inf:
             assert play.scope.in_flight
     for flight in list(play.model.flights):
         play.end(flight)
-    at = play.scope.gate(play.now, amount)
+    at = play.scope.earliest_at(play.now, amount)
     assert at < inf
-    assert play.scope.gate(max(at, play.now), amount) <= max(at, play.now)
+    assert play.scope.earliest_at(max(at, play.now), amount) <= max(at, play.now)
 
 
 @given(limits=LIMITS, steps=STEPS, amount=AMOUNTS)
@@ -69,7 +69,7 @@ def test_a_reason_names_a_limit_that_holds_up_to_the_instant_it_tells(
     play = Play(limits)
     for step in steps:
         play.step(*step)
-        at, reason = play.scope.gate(play.now, amount), play.scope.reason(play.now, amount)
+        at, reason = play.scope.earliest_at(play.now, amount), play.scope.reason(play.now, amount)
         assert reason == play.scope.reason(play.now, amount)  # asking changes nothing
         assert (reason.scope, reason.until) == ("a", at)
         if at <= play.now:
@@ -89,22 +89,22 @@ def test_hints_and_tighter_limits_make_no_send_earlier(
     for step in steps:
         play.step(*step)
     scope, now = play.scope, play.now
-    before = scope.gate(now, amount)
+    before = scope.earliest_at(now, amount)
     until = now + wait * TICK
     hint = Reason("a", "hint", until, "Retry-After")
     scope.hold(until, hint)
-    assert scope.gate(now, amount) == max(before, until)
+    assert scope.earliest_at(now, amount) == max(before, until)
     scope.hold(until - TICK, Reason("a", "backoff", until - TICK, "step 1"))  # a shorter one takes nothing back
-    assert scope.gate(now, amount) == max(before, until)
+    assert scope.earliest_at(now, amount) == max(before, until)
     scope.lift(but_hints=True)
-    assert scope.gate(now, amount) >= max(before, until)
+    assert scope.earliest_at(now, amount) >= max(before, until)
     for name in ("delay", "delay_per_slot"):
-        held = scope.gate(now, amount)
+        held = scope.earliest_at(now, amount)
         setattr(scope, name, getattr(scope, name) + tighter * TICK)
-        assert scope.gate(now, amount) >= held
-    held = scope.gate(now, amount)
+        assert scope.earliest_at(now, amount) >= held
+    held = scope.earliest_at(now, amount)
     scope.concurrency = max(1, min(scope.concurrency, 3) - 1)
-    assert scope.gate(now, amount) >= held
+    assert scope.earliest_at(now, amount) >= held
 
 
 JITTERS = st.sampled_from([(0.5, 1.5), (0.9, 1.3), (0.0, 2.0), (1.0, 1.0)])
@@ -121,8 +121,8 @@ def test_an_interval_is_within_its_jitter_the_same_whenever_it_is_asked_for_and_
         slot = scope.take(now)
         scope.sent(slot, now)
         scope.give(slot)
-        at = scope.gate(now)
-        assert scope.gate(now + look) == at
+        at = scope.earliest_at(now)
+        assert scope.earliest_at(now + look) == at
         assert now + 2.0 * jitter[0] - 1e-9 <= at <= now + 2.0 * jitter[1] + 1e-9
         drawn.add(round(at - now, 9))
         now = at
@@ -140,7 +140,7 @@ def test_whoever_sends_as_soon_as_it_may_sends_all_within_every_limit(
     play, flying = Play(limits), list[tuple[float, int, str, Flight]]()
     most = 0
     for number, (connect, latency, amount) in enumerate(work):
-        while (at := play.scope.gate(play.now, amount)) > play.now:
+        while (at := play.scope.earliest_at(play.now, amount)) > play.now:
             play.now = min(at, flying[0][0] if flying else inf)
             assert play.now < inf, "stuck"
             _land(play, flying, latency)

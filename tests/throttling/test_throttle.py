@@ -108,7 +108,7 @@ def test_b01_b03_a_trigger_doubles_the_delay_and_holds_the_scope_from_its_respon
     send(throttle, 0.0, 429, latency=30.0)
     scope = throttle.scope(A, 30.0)
     assert scope.delay == 2.0
-    assert scope.gate(30.0) == 32.0
+    assert scope.earliest_at(30.0) == 32.0
     why = throttle.scope(A, 30.0).reason(30.0)
     assert (why.limit, why.until, why.source) == ("backoff", 32.0, "backoff step 1: 429 of http://a.example/")
 
@@ -183,7 +183,7 @@ def test_b06_while_backing_off_its_own_jitter_rules() -> None:
     send(throttle, 0.0, 429)
     assert scope.jitter == pytest.approx((1.0, 1.2))
     assert scope.delay == 2.0  # the standing delay is never moved by it
-    assert 2.0 <= scope.gate(0.0) <= 2.4
+    assert 2.0 <= scope.earliest_at(0.0) <= 2.4
     send(throttle, 3.0)
     throttle.tick(100.0)
     assert scope.jitter == (0.5, 1.5)
@@ -194,7 +194,7 @@ def test_r10_a_header_is_only_ever_lengthened_by_jitter() -> None:
     for seed in range(20):
         throttle = throttle_of(backoff_jitter=0.1, seed=seed)
         send(throttle, 0.0, 429, headers={"Retry-After": "100"})
-        holds.add(throttle.scope(A, 0.0).gate(0.0))
+        holds.add(throttle.scope(A, 0.0).earliest_at(0.0))
     assert all(100.0 <= until <= 110.0 for until in holds)
     assert len(holds) > 10
 
@@ -217,7 +217,7 @@ def test_d01_d06_a_header_holds_the_scope_and_the_standing_delay_takes_one_step(
     throttle = throttle_of()
     send(throttle, 0.0, 429, headers={"Retry-After": "7"}, latency=0.5)
     scope = throttle.scope(A, 0.5)
-    assert (scope.gate(0.5), scope.delay) == (7.5, 2.0)
+    assert (scope.earliest_at(0.5), scope.delay) == (7.5, 2.0)
     why = throttle.scope(A, 0.5).reason(0.5)
     assert (why.limit, why.source) == ("hint", "Retry-After: 7, 429 of http://a.example/")
     assert "hint 7 s (Retry-After: 7" in why.text(0.5)
@@ -228,20 +228,20 @@ def test_d06_a_longer_header_in_the_same_incident_still_counts() -> None:
     first, second = (grant_of(throttle, request(f"/{n}")) for n in range(2))
     answer(throttle, first, 0.0, 429, {"Retry-After": "7"})
     answer(throttle, second, 1.0, 429, {"Retry-After": "20"})
-    assert (throttle.scope(A, 1.0).delay, throttle.scope(A, 1.0).gate(1.0)) == (2.0, 21.0)
+    assert (throttle.scope(A, 1.0).delay, throttle.scope(A, 1.0).earliest_at(1.0)) == (2.0, 21.0)
 
 
 def test_d07_a_header_of_a_good_answer_does_nothing() -> None:
     throttle = throttle_of()
     send(throttle, 0.0, 200, headers={"Retry-After": "7"})
-    assert throttle.scope(A, 0.0).gate(0.0) == 1.0
+    assert throttle.scope(A, 0.0).earliest_at(0.0) == 1.0
 
 
 def test_d05_the_cap_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> None:
     throttle = throttle_of()
     with caplog.at_level(logging.INFO, "trawl.throttling"):
         send(throttle, 0.0, 429, headers={"Retry-After": "3600"})
-    assert throttle.scope(A, 0.0).gate(0.0) == 300.0
+    assert throttle.scope(A, 0.0).earliest_at(0.0) == 300.0
     assert "capped at 300 s" in throttle.scope(A, 0.0).reason(0.0).source
     capped = "a.example: Retry-After: 3600 asks for 3600 s after 429 of http://a.example/; capped at 300 s"
     assert [record.message for record in caplog.records].count(capped) == 1
@@ -406,10 +406,10 @@ async def test_e06_e07_e09_a_manager_of_any_class_may_say_which_scopes_are_exhau
 async def test_e10_what_is_held_before_the_first_send() -> None:
     throttle = throttle_of(manager=Reports())
     await throttle.begin(0.0)
-    assert throttle.scope("scope1", 0.0).gate(0.0) == 5.0
+    assert throttle.scope("scope1", 0.0).earliest_at(0.0) == 5.0
     assert throttle.scope("scope1", 0.0).delay == 0.0
     assert throttle.scope(A, 0.0).delay == 2.0
-    assert throttle.scope(A, 0.0).gate(0.0) <= 0.0
+    assert throttle.scope(A, 0.0).earliest_at(0.0) <= 0.0
 
 
 class Rude(ThrottlingManager):
@@ -435,7 +435,7 @@ class Slower(ThrottlingManager):
 async def test_e12_get_response_delay_alone_may_be_overridden() -> None:
     throttle = throttle_of(manager=Slower)
     await hear(throttle, 0.0, 429)
-    assert throttle.scope(A, 0.0).gate(0.0) == 42.0
+    assert throttle.scope(A, 0.0).earliest_at(0.0) == 42.0
     await hear(throttle, 50.0, 200)
     assert throttle.scope(A, 50.0).reason(50.0).until == 52.0
 
@@ -471,9 +471,9 @@ def test_e17_e18_g11_each_scope_has_one_manager_made_with_its_merged_configurati
     assert scope.state.manager.config["delay"] == 0.5
     assert scope.state.manager.config["concurrency"] == 1
     assert scope.state.manager.config["backoff"]["window"] == 60.0
-    assert scope.gate(0.0) == 10.0
+    assert scope.earliest_at(0.0) == 10.0
     send(throttle, 11.0, headers={"X-Blocked": "1"})
-    assert scope.gate(11.0) == 31.0
+    assert scope.earliest_at(11.0) == 31.0
     outcomes = [
         answer(throttle, grant_of(throttle, request(), 40.0 + n), 40.0 + n, status)
         for n, status in ((0, 429), (1, 503))
@@ -619,7 +619,7 @@ def test_b20_the_last_try_is_put_off_to_the_end_of_the_patience_and_awaited() ->
     send(throttle, 0.0, 429)
     scope = throttle.scope(A, 0.0)
     scope.lanes = 1
-    assert scope.gate(0.0) == 900.0  # not 500.0: the one after that would go at 1000.0
+    assert scope.earliest_at(0.0) == 900.0  # not 500.0: the one after that would go at 1000.0
     assert "last try" in scope.reason(0.0).source
     throttle.tick(900.0)
     assert A not in throttle.given_up  # it is time for it, and it was not made yet
@@ -644,7 +644,7 @@ def test_b20_a_scope_that_was_given_up_still_does_what_a_header_asks() -> None:
     scope.lanes = 1
     throttle.tick(900.0)  # a wait of more than a year is a mistake, which delays giving up by nothing
     assert A in throttle.given_up
-    assert (scope.gate(901.0), scope.reason(901.0).limit) == (1000.0, "hint")
+    assert (scope.earliest_at(901.0), scope.reason(901.0).limit) == (1000.0, "hint")
 
 
 @pytest.mark.parametrize("asked", ["30", "300", "3000"])
@@ -654,7 +654,7 @@ def test_r10_b06_a_wish_at_the_cap_is_lengthened_too_so_that_not_all_come_back_a
         throttle = throttle_of(backoff_jitter=0.1, backoff_max_delay=300.0)
         grant = grant_of(throttle, request(host=host), 0.0)
         answer(throttle, grant, 0.0, 429, {"Retry-After": asked})
-        ends.add(throttle.scope(host, 0.0).gate(0.0))
+        ends.add(throttle.scope(host, 0.0).earliest_at(0.0))
     shortest = min(float(asked), 300.0)
     assert all(shortest < at <= shortest * 1.1 for at in ends)
     assert len(ends) == 3
@@ -686,7 +686,7 @@ def test_i12_p13_limits_change_while_the_crawl_runs_and_waiters_hear_of_it() -> 
     throttle.set(A, now=0.5, concurrency=4, delay=0.2, delay_per_slot=0.0)
     scope = throttle.scope(A, 0.5)
     assert told == [(A, 4)]
-    assert scope.gate(0.5) <= 0.5
+    assert scope.earliest_at(0.5) <= 0.5
     throttle.set(A, now=0.5, rate=2)
     assert (scope.delay, scope.concurrency) == (0.5, 4)
     throttle.set(A, now=0.5, delay=7.0)
@@ -711,7 +711,7 @@ def test_i12_e18_a_manager_that_is_named_while_it_runs_is_asked_from_then_on() -
     throttle.set(A, now=5.0, manager=Patient, delay=0.5)
     assert scope.state.manager.config["delay"] == 0.5
     send(throttle, 10.0, headers={"X-Blocked": "1"})
-    assert (scope.state.triggers, scope.gate(10.0)) == (1, 20.0)
+    assert (scope.state.triggers, scope.earliest_at(10.0)) == (1, 20.0)
     kept = scope.state.manager
     throttle.set(A, now=30.0, concurrency=2)
     assert scope.state.manager is kept  # what it knows stays

@@ -33,9 +33,9 @@ Three common questions, and the place that decides each:
   :meth:`Admission.direct_grant <trawl.engine.admission.Admission.direct_grant>` for the redirect of a ``fetch()`` or a
   robots.txt. Only a request that a middleware has changed is checked elsewhere, before it is sent:
   :meth:`Admission.objection <trawl.engine.admission.Admission.objection>`.
-* *The delay of a scope*: :meth:`Scope.gate <trawl.throttling.scope.Scope.gate>` returns the time before which the scope
-  lets nothing through. :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>` computes the seconds of the
-  delay from the settings and the server's behavior. The scheduler calls each scope of a request and takes the latest
+* *The delay of a scope*: :meth:`Scope.earliest_at <trawl.throttling.scope.Scope.earliest_at>` returns the time before
+  which the scope lets nothing through. :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>` computes
+  the seconds of the delay from the settings and the server's behavior. The scheduler calls each scope of a request and takes the latest
   time. The scopes are checked again just before the send (:meth:`Scope.opens_at
   <trawl.throttling.scope.Scope.opens_at>`). The request's own delay (meta ``delay``, a retry's) comes before that: the
   frontier does not lease the page earlier, and a direct fetch waits for it in the scheduler.

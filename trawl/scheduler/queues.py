@@ -225,7 +225,7 @@ class LaneQueues:
         if queue.claim is not None:
             self._doubt(queue, now)
         # By the least amount: while that does not fit, none does.
-        until = queue.gate(now, queue.least if scope.quota is not None else 1.0)
+        until = queue.earliest_at(now, queue.least if scope.quota is not None else 1.0)
         if until > now:
             queue.close(now)
             self._arm(queue, until)
@@ -368,7 +368,7 @@ class LaneQueues:
                     heappop(peers)
                 elif peer is best or peer.share_in(scope) <= best.share_in(scope):
                     break
-                elif self.queue_of(scope).gate(now, peer.amount_in(scope)) > now:
+                elif self.queue_of(scope).earliest_at(now, peer.amount_in(scope)) > now:
                     self.enter(peer, now)  # it does not fit: it waits at its quota
                 else:
                     best = peer

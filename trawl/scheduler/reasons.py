@@ -178,7 +178,7 @@ class _Reasons:
         last: Scope | None = None
         opens_at = self.now
         for scope in lane.scopes:
-            until = scope.gate(self.now, lane.amount_in(scope))
+            until = scope.earliest_at(self.now, lane.amount_in(scope))
             if until > opens_at:
                 last, opens_at = scope, until
         if last is not None:

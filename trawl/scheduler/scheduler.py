@@ -611,7 +611,7 @@ class Scheduler:
         is_contention, may_claim, scope_queues = True, len(lane.scopes) > 1, queues.scope_queues
         for index, scope in enumerate(lane.scopes):
             amount = 1.0 if scope.quota is None else grant.amount(index)
-            until = scope.prepares_at(now, amount) if lane.prepares else scope.gate(now, amount)
+            until = scope.prepares_at(now, amount) if lane.prepares else scope.earliest_at(now, amount)
             if until > now:
                 if may_claim and scope.is_shut(now, amount, BACKOFF_PATIENCE):
                     is_contention = False

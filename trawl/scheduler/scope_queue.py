@@ -110,7 +110,7 @@ class ScopeQueue:
 
     Attributes:
         scope: The scope.
-        gate: Says when it lets an amount through.
+        earliest_at: Returns when an amount may be granted, or prepared.
         waiters: A heap of the waiting lanes.
         aside: A heap of the lanes that need more than is left, each with the instant at which it will.
         refills: The quota's counter of refills when ``aside`` was last looked through.
@@ -130,7 +130,7 @@ class ScopeQueue:
         "armed",
         "aside",
         "claim",
-        "gate",
+        "earliest_at",
         "kept_for",
         "least",
         "passed",
@@ -144,7 +144,7 @@ class ScopeQueue:
 
     def __init__(self, scope: Scope, *, prepares: bool = False) -> None:
         self.scope: Scope = scope
-        self.gate: Callable[[float, float], float] = scope.prepares_at if prepares else scope.gate
+        self.earliest_at: Callable[[float, float], float] = scope.prepares_at if prepares else scope.earliest_at
         self.waiters: list[Ticket] = []
         self.aside: list[tuple[float, Ticket]] = []
         self.refills: int = -1
@@ -214,7 +214,7 @@ class ScopeQueue:
             return False
         wanted, until = other.amount_in(self.scope), now
         for index, scope in enumerate(other.scopes):
-            if scope is not self.scope and (at := scope.gate(now, other.head.amount(index))) < inf:
+            if scope is not self.scope and (at := scope.earliest_at(now, other.head.amount(index))) < inf:
                 until = max(until, at)
         until = max(until, quota.fits_at(wanted, now))
         return quota.fits_at(wanted, now, lane.amount_in(self.scope)) > until
@@ -225,7 +225,7 @@ class ScopeQueue:
         ``inf`` if that one waits for something else.
         """
         scope = self.scope
-        at = self.gate(now, lane.amount_in(scope))
+        at = self.earliest_at(now, lane.amount_in(scope))
         if at > now:
             # Once for each of its versions: each look would add another ticket.
             if lane.passed_at != lane.version:

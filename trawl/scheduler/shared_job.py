@@ -130,7 +130,9 @@ class SharedJobScheduler(Scheduler):
         for index, scope in enumerate(lane.scopes):
             if not isinstance(scope, SharedScope):
                 queue = self.queues.scope_queues.get(scope.id)
-                if scope.gate(now, grant.amount(index)) > now or (queue is not None and queue.keeps_off(lane, now)):
+                if scope.earliest_at(now, grant.amount(index)) > now or (
+                    queue is not None and queue.keeps_off(lane, now)
+                ):
                     return super()._obstacle(lane, grant, now)
         token_queue = self._asks.get(lane)
         if token_queue is not None and token_queue.token is not None and token_queue.token.until <= now:
@@ -193,7 +195,7 @@ class SharedJobScheduler(Scheduler):
             self._arm(token_queue, min(max(now, token.at) + SLACK, token.until))
             return
         if isinstance(where, ScopeQueue) and isinstance(where.scope, SharedScope) and now < token.until:
-            at = where.scope.gate(now)  # closed by sends of this process's own, which the token follows
+            at = where.scope.earliest_at(now)  # closed by sends of this process's own, which the token follows
             self._arm(token_queue, min((at if now < at < inf else now) + SLACK, token.until))
             return
         self._drop(token_queue)

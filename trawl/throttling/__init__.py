@@ -13,10 +13,10 @@ Name               Content                                                   Mad
 ``ScopeSnapshot``  The state of a scope that a job stores                    ``scope_snapshot`` of job_scopes
 =================  ========================================================  =======================================
 
-:meth:`Scope.gate` returns when a request may be granted, and :meth:`Scope.opens_at` checks again just before the send.
-If user code runs before the send, :meth:`Scope.prepares_at` returns when that code may start. (A delay of the request
-itself, ``meta["delay"]`` or a retry's, comes before: the frontier or the scheduler waits for it.) Policies only change
-the limits that these methods read, in :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>`.
+:meth:`Scope.earliest_at` returns when a request may be granted, and :meth:`Scope.opens_at` checks again just before
+the send. If user code runs before the send, :meth:`Scope.prepares_at` returns when that code may start. (A delay of the
+request itself, ``meta["delay"]`` or a retry's, comes before: the frontier or the scheduler waits for it.) Policies only
+change the limits that these methods read, in :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>`.
 """
 
 from trawl.throttling.backoff import Backoff

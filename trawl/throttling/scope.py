@@ -1,8 +1,8 @@
 """One throttling scope: its places, its times, and the decision when the next request may be sent.
 
-:meth:`Scope.gate` decides when a request may be granted, and :meth:`Scope.opens_at` decides again, just before the
-send, when it may be written. :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>` computes the limits
-that they read (configured, AutoThrottle, rampup, robots.txt, backoff). Holds (:meth:`Scope.hold`) come from responses,
+:meth:`Scope.earliest_at` decides when a request may be granted, and :meth:`Scope.opens_at` decides again, just before
+the send, when it may be written. :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>` computes the
+limits that they read (configured, AutoThrottle, rampup, robots.txt, backoff). Holds (:meth:`Scope.hold`) come from responses,
 in :mod:`trawl.throttling.outcomes`.
 
 Theory of operation. A request *takes* the scope, is *sent*, and *gives* its place back when the body is read. Delays
@@ -245,7 +245,7 @@ class Scope:
 
     # -- the decision
 
-    def gate(self, now: float, amount: float = 1.0) -> float:
+    def earliest_at(self, now: float, amount: float = 1.0) -> float:
         """Return when a request of ``amount`` may be granted.
 
         Returns:
@@ -270,7 +270,7 @@ class Scope:
         return at
 
     def reason(self, now: float, amount: float = 1.0) -> Reason:
-        """Explain the result of :meth:`gate`. The ``limit`` is empty if the scope is open at ``now``."""
+        """Explain the result of :meth:`earliest_at`. The ``limit`` is empty if the scope is open at ``now``."""
         if limit := self.full:
             return Reason(self.id, limit, inf, self.concurrency_source if limit == "concurrency" else self.quota_source)
         refilled = -inf if self.quota is None else self.quota.ready_at(now, amount)
@@ -508,7 +508,7 @@ class Scope:
         if quota is None or amount <= 0.0:
             return at
         refilled = quota.ready_at(now, amount)
-        if now < refilled < inf:  # as in gate()
+        if now < refilled < inf:  # as in earliest_at()
             self.waits.refills[amount] = refilled
         if ahead:
             if amount + self.ahead_amount > quota.quota:
@@ -539,8 +539,8 @@ class Scope:
     def _careful_at(self) -> float:
         """Return when to prepare a request that may count as sent, without regard to quota and page budget.
 
-        This is as in :meth:`gate`, in addition to the requests ahead. Until user code is known to respond, only one is
-        prepared at a time. Otherwise a rate would be halved if the user code only awaits something.
+        This is as in :meth:`earliest_at`, in addition to the requests ahead. Until user code is known to respond, only
+        one is prepared at a time. Otherwise a rate would be halved if the user code only awaits something.
         """
         at = self.held_until
         if self.in_flight + self.ahead >= self.concurrency:
@@ -562,7 +562,7 @@ class Scope:
         return early <= 0.0 or is_enough or ahead >= MAX_AHEAD
 
     def take(self, now: float, amount: float = 1.0) -> int:
-        """Take the scope for a request that :meth:`gate` lets through. Returns the number of its slot, from 1."""
+        """Take the scope for a request that may be granted. Returns the number of its slot, from 1."""
         limit, opened_at = self._last_to_open(self.waits.refilled(now, amount) if self.waits.refills else -inf, 0.0)
         self.waits.taken(now, limit, opened_at)
         if limit == "quota":
@@ -770,7 +770,7 @@ class Scope:
     def _last_to_open(self, refilled: float, lead: float) -> tuple[str, float]:
         """Return the name and the time of the last one to open among the holds, the delays and the quota.
 
-        :meth:`gate` computes the same times without the names, for speed.
+        :meth:`earliest_at` computes the same times without the names, for speed.
 
         Args:
             refilled: Time at which the quota has or had room; ``-inf`` if it does not delay the request.
@@ -833,7 +833,7 @@ class Scope:
     def _slot_ready_at(self, ahead: int = 0) -> float:
         if self._slots is not None:
             return self._slots.ready_at(self.concurrency, self._rest(), ahead)
-        # A second slot may be opened, or the only one is busy, which gate() has checked.
+        # A second slot may be opened, or the only one is busy, which earliest_at() has checked.
         if self.concurrency - ahead > 1 or self.in_flight:
             return -inf
         return self.last_sent + self._rest()

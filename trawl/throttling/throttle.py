@@ -373,7 +373,7 @@ class Throttle:
     def open_at(self, scope_id: str, now: float) -> float:
         """Return the event loop time at which a scope lets a request through; ``now`` if there is no such scope."""
         scope = self._table.get(scope_id)
-        return now if scope is None else scope.gate(now)
+        return now if scope is None else scope.earliest_at(now)
 
     def _apply_to_scope(
         self,
