@@ -14,7 +14,7 @@ from collections.abc import Callable
 from math import inf
 from time import perf_counter
 
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.attempt import Attempt
 from trawl.scheduler.scheduler import Scheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
@@ -65,17 +65,17 @@ def run(
         return known[id]
 
     scheduler = Scheduler(scope, places=PLACES)
-    grants = [Grant(None, scopes_of(number % hosts), origin=f"o{number % hosts}") for number in range(ENTRIES)]
+    attempts = [Attempt(None, scopes_of(number % hosts), origin=f"o{number % hosts}") for number in range(ENTRIES)]
     gc.collect()
     gc.freeze()
     gc.disable()
     started = perf_counter()
-    for grant in grants:
-        scheduler.push(grant, 0.0)
+    for attempt in attempts:
+        scheduler.push(attempt, 0.0)
     pushed = perf_counter()
-    now, on_wire, most = 0.0, deque[tuple[float, Grant]](), min(ENTRIES, 20_000)
+    now, on_wire, most = 0.0, deque[tuple[float, Attempt]](), min(ENTRIES, 20_000)
     while scheduler.grants < most:
-        while isinstance(granted := scheduler.grant(now), Grant):
+        while isinstance(granted := scheduler.grant(now), Attempt):
             scheduler.sent(granted, now)
             on_wire.append((now + LATENCY, granted))
         now = min(scheduler.next_event(now), on_wire[0][0] if on_wire else inf)
@@ -90,11 +90,11 @@ def run(
 
 def main() -> None:
     """Print the table."""
-    print(f"{'':36} {'lanes':>7} {'push us':>8} {'grant us':>9} {'looks':>6}")
+    print(f"{'':36} {'lanes':>7} {'push us':>8} {'attempt us':>9} {'looks':>6}")
     for name, (scopes_of, shared_limits, own_limits) in CASES.items():
         for hosts in (10, 1_000, 50_000):
-            push, grant, looks = min((run(hosts, scopes_of, shared_limits, own_limits) for _ in range(2)), key=sum)
-            print(f"{name:36} {hosts:7,} {push:8.2f} {grant:9.2f} {looks:6.2f}", flush=True)
+            push, attempt, looks = min((run(hosts, scopes_of, shared_limits, own_limits) for _ in range(2)), key=sum)
+            print(f"{name:36} {hosts:7,} {push:8.2f} {attempt:9.2f} {looks:6.2f}", flush=True)
 
 
 if __name__ == "__main__":

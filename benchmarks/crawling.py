@@ -16,7 +16,7 @@ import trawl
 from trawl._run import CrawlResult, crawl_with
 from trawl.cli.crawl import short_collections
 from trawl.http import Outcome
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.settings import Layer, Settings, load
 from trawl.transport.resolver import Address
 
@@ -54,10 +54,10 @@ class Sends:
     def __init__(self) -> None:
         self.times: dict[str, list[float]] = defaultdict(list)
 
-    def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
+    def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
         """Record a send."""
         if outcome is None:
-            self.times[grant.request.url.split("/", 3)[2]].append(now)
+            self.times[attempt.request.url.split("/", 3)[2]].append(now)
 
     def gaps(self) -> list[float]:
         """Return the seconds between consecutive sends to a host."""

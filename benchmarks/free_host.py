@@ -18,7 +18,7 @@ from benchmarks.crawling import LoopbackNames, loaded, timed
 from benchmarks.figures import Figure, median_of, ratio_of, table
 from trawl.engine import Crawl
 from trawl.http import Outcome
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 
 __all__ = ["FreeHost", "beside_throttled"]
 
@@ -61,9 +61,9 @@ class FreeHost:
         self.ended: list[float] = []
         self.others = 0
 
-    def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
+    def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
         """Record the send or the end of a request. The crawl calls this as its recorder."""
-        if FREE not in grant.request.url:
+        if FREE not in attempt.request.url:
             self.others += outcome is not None
             return
         (self.sent if outcome is None else self.ended).append(now)

@@ -17,7 +17,7 @@ from benchmarks.peers import run_script
 from trawl.engine.cache_lookup import NoCache
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request, fingerprint, origin_of
-from trawl.scheduler import Grant, Prefetcher, Scheduler
+from trawl.scheduler import Attempt, Prefetcher, Scheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
 
@@ -43,7 +43,7 @@ class Queue:
         self._known: dict[str, Scope] = {}
         self.frontier: MemoryFrontier = MemoryFrontier()
         self.scheduler: Scheduler = Scheduler(self._scope_of, places=PLACES)
-        self.prefetcher: Prefetcher = Prefetcher(self.frontier, self.scheduler, Grant.of_record, NoCache())
+        self.prefetcher: Prefetcher = Prefetcher(self.frontier, self.scheduler, Attempt.of_record, NoCache())
 
     def _scope_of(self, id: str, now: float) -> Scope:
         if id not in self._known:
@@ -64,9 +64,9 @@ class Queue:
     async def pop(self, most: int) -> None:
         """Grant, send and release ``most`` requests."""
         scheduler, prefetcher = self.scheduler, self.prefetcher
-        now, on_wire = 0.0, deque[tuple[float, Grant]]()
+        now, on_wire = 0.0, deque[tuple[float, Attempt]]()
         while scheduler.grants < most:
-            while isinstance(granted := scheduler.grant(now), Grant):
+            while isinstance(granted := scheduler.grant(now), Attempt):
                 prefetcher.granted(granted.lease.lane)
                 scheduler.sent(granted, now)
                 on_wire.append((now + LATENCY, granted))
@@ -74,9 +74,9 @@ class Queue:
                     await prefetcher.refill(partial(float, now))
             now = min(scheduler.next_event(now), on_wire[0][0] if on_wire else inf)
             while on_wire and on_wire[0][0] <= now:
-                grant = on_wire.popleft()[1]
-                scheduler.give_back(grant, now)
-                await self.frontier.acknowledge(grant.lease)
+                attempt = on_wire.popleft()[1]
+                scheduler.give_back(attempt, now)
+                await self.frontier.acknowledge(attempt.lease)
 
 
 def requests_of(domains: int, count: int, name: str) -> list[Request]:
@@ -143,7 +143,7 @@ def looks(bench: Bench) -> list[Figure]:
         ("3 scopes, shared one delayed (0.01)", 3.0),
         ("2 shared scopes closed in turn", None),
     ):
-        push, grant, looked = run(lanes, *CASES[name])
-        note = f"push {push:.1f} us, grant {grant:.1f} us with the first look at each"
+        push, attempt, looked = run(lanes, *CASES[name])
+        note = f"push {push:.1f} us, attempt {attempt:.1f} us with the first look at each"
         figures.append(Figure(name=name, value=looked, unit="checks", most=most, note=note))
     return figures

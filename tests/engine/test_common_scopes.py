@@ -51,12 +51,12 @@ class Wire:
     async def crawl(
         self, number: int, settings: Mapping[str, object], pages: int = 20, seed: int = 0, **parts: Any
     ) -> None:
-        def note(grant: Any, outcome: Any, now: float) -> None:
-            if grant in self.in_flight:  # its end, without an outcome where it was cancelled
-                self.in_flight.remove(grant)
+        def note(attempt: Any, outcome: Any, now: float) -> None:
+            if attempt in self.in_flight:  # its end, without an outcome where it was cancelled
+                self.in_flight.remove(attempt)
                 return
-            self.sent.append((now, grant.request.url))
-            self.in_flight.add(grant)
+            self.sent.append((now, attempt.request.url))
+            self.in_flight.add(attempt)
             self.most = max(self.most, len(self.in_flight))
 
         values = load(Layer("settings", {"ROBOTSTXT_OBEY": False, "DOWNLOAD_DELAY_PER_SLOT": 0, **settings}))

@@ -12,17 +12,17 @@ import trio
 import trawl
 from tests.promises.pacing import SPACED, pages, web_of
 from trawl.engine.fetcher import MAX_KEPT, ScopeLimiters
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.scheduler.lanes import Lane
 from trawl.testing import RateLimit, simulate
 from trawl.throttling import Limits, Scope
 
 
-def grants(count: int, *scopes: Scope) -> list[Grant]:
+def attempts(count: int, *scopes: Scope) -> list[Attempt]:
     lane = Lane((tuple(scope.id for scope in scopes), ""), scopes)
-    made = [Grant(number, tuple((scope.id, None) for scope in scopes)) for number in range(count)]
-    for grant in made:
-        grant.lane = lane
+    made = [Attempt(number, tuple((scope.id, None) for scope in scopes)) for number in range(count)]
+    for attempt in made:
+        attempt.lane = lane
     return made
 
 
@@ -33,7 +33,7 @@ def taken(places: ScopeLimiters, scope_id: str) -> int:
 
 async def test_a_place_too_many_raises_in_place_of_being_sent() -> None:
     places = ScopeLimiters()
-    first, second = grants(2, Scope("a", Limits()), Scope("b", Limits(concurrency=1)))
+    first, second = attempts(2, Scope("a", Limits()), Scope("b", Limits(concurrency=1)))
     places.take(first)
     assert (taken(places, "a"), taken(places, "b")) == (1, 1)
     with pytest.raises(trio.WouldBlock):
@@ -43,9 +43,9 @@ async def test_a_place_too_many_raises_in_place_of_being_sent() -> None:
 async def test_its_size_is_what_policy_moves_and_what_is_in_flight_stays() -> None:
     # P13 B15 C04
     places, scope = ScopeLimiters(), Scope("a", Limits(concurrency=3))
-    one, two, three, four = grants(4, scope)
-    for grant in (one, two, three):
-        places.take(grant)
+    one, two, three, four = attempts(4, scope)
+    for attempt in (one, two, three):
+        places.take(attempt)
     scope.concurrency = 1
     places.resize(scope)
     places.give_back(one)
@@ -60,11 +60,11 @@ async def test_its_size_is_what_policy_moves_and_what_is_in_flight_stays() -> No
 
 async def test_few_idle_scopes_keep_theirs_and_no_more() -> None:
     places = ScopeLimiters()
-    alone = [grants(1, Scope(f"host-{number}", Limits(concurrency=1)))[0] for number in range(MAX_KEPT + 50)]
-    for grant in alone:
-        places.take(grant)
-    for grant in alone:
-        places.give_back(grant)
+    alone = [attempts(1, Scope(f"host-{number}", Limits(concurrency=1)))[0] for number in range(MAX_KEPT + 50)]
+    for attempt in alone:
+        places.take(attempt)
+    for attempt in alone:
+        places.give_back(attempt)
     assert taken(places, "host-0") == 0
     assert len(places._limiters) == MAX_KEPT
 
@@ -102,21 +102,21 @@ def test_they_equal_what_the_core_counts_at_every_take_and_release(monkeypatch: 
     seen: Counter[str] = Counter()
     take, give_back = ScopeLimiters.take, ScopeLimiters.give_back
 
-    def compare(places: ScopeLimiters, grant: Grant) -> None:
-        assert grant.lane is not None
-        for scope in grant.lane.scopes:
+    def compare(places: ScopeLimiters, attempt: Attempt) -> None:
+        assert attempt.lane is not None
+        for scope in attempt.lane.scopes:
             assert taken(places, scope.id) == scope.in_flight
             seen[scope.id] += 1
             if scope.concurrency < inf and scope.in_flight <= scope.concurrency:
                 assert places._limiters[scope.id].total_tokens == scope.concurrency
 
-    def took(places: ScopeLimiters, grant: Grant) -> None:
-        take(places, grant)
-        compare(places, grant)
+    def took(places: ScopeLimiters, attempt: Attempt) -> None:
+        take(places, attempt)
+        compare(places, attempt)
 
-    def gave(places: ScopeLimiters, grant: Grant) -> None:
-        compare(places, grant)
-        give_back(places, grant)
+    def gave(places: ScopeLimiters, attempt: Attempt) -> None:
+        compare(places, attempt)
+        give_back(places, attempt)
 
     monkeypatch.setattr(ScopeLimiters, "take", took)
     monkeypatch.setattr(ScopeLimiters, "give_back", gave)

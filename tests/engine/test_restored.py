@@ -15,7 +15,7 @@ from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.frontier import Frontier, MemoryFrontier
 from trawl.http import Outcome, Request, Response
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
 
@@ -44,9 +44,9 @@ class Sends:
     def __init__(self) -> None:
         self.times: dict[str, float] = {}
 
-    def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
+    def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
         if outcome is None:
-            path = grant.request.url.rsplit("/", 1)[1]
+            path = attempt.request.url.rsplit("/", 1)[1]
             assert path not in self.times
             self.times[path] = now
 

@@ -17,7 +17,7 @@ from trawl._run import CrawlResult
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.http import Outcome, Response
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.settings import Layer, load
 from trawl.spiders import Spider
 from trawl.testing import SimulatedWeb
@@ -87,10 +87,10 @@ class Runs:
         began_at, self.times = trio.current_time(), []
         started_utc = self.now_utc
 
-        def record(grant: Grant, outcome: Outcome | None, now: float) -> None:
+        def record(attempt: Attempt, outcome: Outcome | None, now: float) -> None:
             if outcome is None:
-                self.sent[grant.request.url] += 1
-                self.times.append((round(now - began_at, 6), grant.request.url))
+                self.sent[attempt.request.url] += 1
+                self.times.append((round(now - began_at, 6), attempt.request.url))
 
         async def stop(crawl: Crawl) -> None:
             await trio.sleep(stop_after or 0.0)

@@ -34,7 +34,7 @@ from trawl.frontier.parts import PARTS, part_of
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.job import RedisJob
 from trawl.http import Outcome, Response
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
 from trawl.transport import OnSent, Transport
@@ -96,14 +96,14 @@ class Fleet:
     ) -> None:
         """One process; the one with the feed exports."""
 
-        sent: list[Grant] = []
+        sent: list[Attempt] = []
 
-        def record(grant: Grant, outcome: Outcome | None, now: float) -> None:
-            if outcome is None and grant not in sent:  # one that is cancelled is told of again
-                sent.append(grant)
-                host = grant.request.url.split("/")[2]
+        def record(attempt: Attempt, outcome: Outcome | None, now: float) -> None:
+            if outcome is None and attempt not in sent:  # one that is cancelled is told of again
+                sent.append(attempt)
+                host = attempt.request.url.split("/")[2]
                 self.sends[host].append(now)
-                self.sent.append((now, grant.request.url))
+                self.sent.append((now, attempt.request.url))
                 self.by[number][host] += 1
 
         settings = {

@@ -23,7 +23,7 @@ from trawl.frontier.job import SessionLease
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.line import SharedScopeClient
 from trawl.http import Fetch, Outcome, Request
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
 
@@ -106,15 +106,15 @@ class Fleet:
                 nursery.start_soon(self._crawl, number, seconds)
 
     async def _crawl(self, number: int, seconds: float) -> None:
-        on_the_wire: set[Grant] = set()
+        on_the_wire: set[Attempt] = set()
 
-        def record(grant: Grant, outcome: Outcome | None, now: float) -> None:
-            if grant in on_the_wire:  # one that is cancelled has no outcome
-                on_the_wire.remove(grant)
+        def record(attempt: Attempt, outcome: Outcome | None, now: float) -> None:
+            if attempt in on_the_wire:  # one that is cancelled has no outcome
+                on_the_wire.remove(attempt)
                 self.ends.append(now)
             else:
-                on_the_wire.add(grant)
-                self.sends.append((now, number, grant.request.url))
+                on_the_wire.add(attempt)
+                self.sends.append((now, number, attempt.request.url))
 
         async def stop(crawl: Crawl) -> None:
             self.crawls[number] = crawl

@@ -10,7 +10,7 @@ import trio
 
 import trawl
 from tests.promises.crawling import EXACT, FREE, a_web, found_at_once, page, shown, spider_of
-from trawl.scheduler import Grant, Scheduler
+from trawl.scheduler import Attempt, Scheduler
 from trawl.testing import RateLimit, SimulatedWeb, Simulation, simulate
 from trawl.throttling import Limits, Scope
 
@@ -138,7 +138,7 @@ def test_p9_nor_do_a_hundred_of_them() -> None:
     assert shown(sim)[:2] == [(0.0, "now"), (1000.0, "late0")]
 
 
-def looks(hosts: int, grants: int) -> float:
+def looks(hosts: int, attempts: int) -> float:
     """Lanes looked at, a grant, with this many hosts of 1 s delay that all have requests pending."""
     scopes: dict[str, Scope] = {}
     limits = Limits(concurrency=1, delay=1.0)
@@ -151,18 +151,18 @@ def looks(hosts: int, grants: int) -> float:
     scheduler = Scheduler(scope_of, places=16)
     for number in range(hosts):
         id = f"h{number}.example"
-        for order in range(max(1, 2 * grants // hosts)):
-            scheduler.push(Grant(order, ((id, None),)), 0.0)
+        for order in range(max(1, 2 * attempts // hosts)):
+            scheduler.push(Attempt(order, ((id, None),)), 0.0)
     now, done, looked = 0.0, 0, scheduler.looks
-    while done < grants:
-        grant = scheduler.grant(now)
-        if not isinstance(grant, Grant):
+    while done < attempts:
+        attempt = scheduler.grant(now)
+        if not isinstance(attempt, Attempt):
             now = scheduler.next_event(now)
             continue
-        scheduler.sent(grant, now)
-        scheduler.give_back(grant, now)
+        scheduler.sent(attempt, now)
+        scheduler.give_back(attempt, now)
         done += 1
-    return (scheduler.looks - looked) / grants
+    return (scheduler.looks - looked) / attempts
 
 
 def test_p11_a_choice_costs_the_same_with_ten_hosts_and_with_ten_thousand() -> None:

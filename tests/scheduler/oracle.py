@@ -10,7 +10,7 @@ import random
 from math import inf
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.attempt import Attempt
 from trawl.scheduler.lanes import Lane
 from trawl.scheduler.scope_queue import PASSES
 from trawl.throttling.limits import Limits
@@ -23,8 +23,8 @@ class Account:
     """The events of one scope."""
 
     def __init__(self) -> None:
-        self.connecting: set[Grant] = set()
-        self.busy: dict[int, Grant] = {}
+        self.connecting: set[Attempt] = set()
+        self.busy: dict[int, Attempt] = {}
         self.last_sent = -inf
         self.planned = -inf
         self.slot_sent: dict[int, float] = {}
@@ -48,30 +48,30 @@ class History:
             )
             for name in self.names
         }
-        self.vetoed: set[Grant] = set()
+        self.vetoed: set[Attempt] = set()
         self.sign = rng.choice([1, 1, -1])
         self.rig = Rig(
             limits,
             places=rng.choice([1, 2, 4, 16]),
             depth_first=self.sign < 0,
-            vet=lambda grant, now: "no" if grant in self.vetoed else None,
+            vet=lambda attempt, now: "no" if attempt in self.vetoed else None,
         )
         self.accounts = {name: Account() for name in self.names}
-        self.in_flight: list[Grant] = []
-        self.pushed: list[Grant] = []
+        self.in_flight: list[Attempt] = []
+        self.pushed: list[Attempt] = []
         self.corrected: set[str] = set()
         self.seed = seed
 
     # -- the rules
 
-    def is_open(self, grant: Grant, index: int) -> bool:
-        name = grant.scopes[index][0]
+    def is_open(self, attempt: Attempt, index: int) -> bool:
+        name = attempt.scopes[index][0]
         scope, account, now = self.rig.scope(name), self.accounts[name], self.rig.now
         if len(account.busy) >= scope.concurrency or scope.held_until > now:
             return False
         if scope.delay > 0 and self.planned(name) - scope.lead > now:
             return False
-        if scope.quota is not None and scope.quota.ready_at(now, grant.amount(index)) > now:
+        if scope.quota is not None and scope.quota.ready_at(now, attempt.amount(index)) > now:
             return False
         if scope.delay_per_slot <= 0:
             return True
@@ -91,26 +91,26 @@ class History:
         is_too_far = len(account.connecting) * scope.delay > scope.lead or len(account.connecting) >= 64
         return inf if is_too_far or not scope.lead else max(at, account.planned + scope.delay)
 
-    def is_withheld(self, grant: Grant, claimant: Lane | None) -> bool:
-        """Return whether a claim withholds a later grant that could use up a limit of the claimant's scope."""
-        lane = grant.lane
+    def is_withheld(self, attempt: Attempt, claimant: Lane | None) -> bool:
+        """Return whether a claim withholds a later attempt that could use up a limit of the claimant's scope."""
+        lane = attempt.lane
         if claimant is None or lane is None or lane is claimant or not claimant.queue or lane.rank() < claimant.rank():
             return False
         for scope in claimant.scopes:
-            if scope.id in [id for id, _ in grant.scopes] and not grant.is_exempt:
+            if scope.id in [id for id, _ in attempt.scopes] and not attempt.is_exempt:
                 spare = scope.concurrency - len(self.accounts[scope.id].busy)
                 if spare <= 1 or scope.delay > 0 or scope.delay_per_slot > 0 or scope.quota is not None:
                     return True
         return False
 
-    def is_kept_off(self, grant: Grant) -> bool:
-        """Return whether a quota is reserved for a larger amount, which would wait longer if this grant were sent."""
-        for index, (name, _) in enumerate(grant.scopes):
+    def is_kept_off(self, attempt: Attempt) -> bool:
+        """Return whether a quota is reserved for a larger amount, which would wait longer if this attempt were sent."""
+        for index, (name, _) in enumerate(attempt.scopes):
             scope, now = self.rig.scope(name), self.rig.now
             queue = self.rig.scheduler.queues.scope_queues.get(scope.id)
             other = None if queue is None else queue.kept_for
-            lane = grant.lane
-            if grant.is_exempt or other is None or lane is None or lane is other or lane.rank() < other.rank():
+            lane = attempt.lane
+            if attempt.is_exempt or other is None or lane is None or lane is other or lane.rank() < other.rank():
                 continue
             assert scope.quota is not None
             assert other.passes() >= PASSES
@@ -118,40 +118,42 @@ class History:
             for each in other.scopes:
                 at = each.earliest_at(now, other.amount_in(each))
                 until = max(until, at) if each is not scope and at < inf else until
-            if scope.quota.fits_at(wanted, now, grant.amount(index)) > until:
+            if scope.quota.fits_at(wanted, now, attempt.amount(index)) > until:
                 return True
         return False
 
-    def heads(self, *, pages: bool) -> list[Grant]:
-        """Return the best pending grant of each lane whose gate is open."""
-        best: dict[object, Grant] = {}
-        for grant in self.pushed:
-            if not grant.is_pending or grant.not_before > self.rig.now or (not pages and not grant.is_direct):
+    def heads(self, *, pages: bool) -> list[Attempt]:
+        """Return the best pending attempt of each lane whose gate is open."""
+        best: dict[object, Attempt] = {}
+        for attempt in self.pushed:
+            if not attempt.is_pending or attempt.not_before > self.rig.now or (not pages and not attempt.is_direct):
                 continue
-            if self.rig.scheduler.gate_of(grant.origin) is not None and not grant.passes_gate:
+            if self.rig.scheduler.gate_of(attempt.origin) is not None and not attempt.passes_gate:
                 continue
-            known = best.get(grant.lane_id)
-            if known is None or self._key(grant) < self._key(known):
-                best[grant.lane_id] = grant
+            known = best.get(attempt.lane_id)
+            if known is None or self._key(attempt) < self._key(known):
+                best[attempt.lane_id] = attempt
         return list(best.values())
 
-    def eligible(self, *, pages: bool) -> list[Grant]:
-        """Return the grants that the limits alone would allow now."""
+    def eligible(self, *, pages: bool) -> list[Attempt]:
+        """Return the attempts that the limits alone would allow now."""
         if len(self.in_flight) >= self.rig.scheduler.places:
             return []
         return [
-            grant
-            for grant in self.heads(pages=pages)
-            if grant.is_exempt or all(self.is_open(grant, index) for index in range(len(grant.scopes)))
+            attempt
+            for attempt in self.heads(pages=pages)
+            if attempt.is_exempt or all(self.is_open(attempt, index) for index in range(len(attempt.scopes)))
         ]
 
-    def _key(self, grant: Grant) -> tuple[float, float, int]:
+    def _key(self, attempt: Attempt) -> tuple[float, float, int]:
         shares = (
             []
-            if grant.is_exempt
-            else [amount for id, amount in grant.scopes if amount is not None and self.rig.scope(id).quota is not None]
+            if attempt.is_exempt
+            else [
+                amount for id, amount in attempt.scopes if amount is not None and self.rig.scope(id).quota is not None
+            ]
         )
-        return (-grant.priority, -shares[0] if shares else 0.0, self.sign * grant.request)
+        return (-attempt.priority, -shares[0] if shares else 0.0, self.sign * attempt.request)
 
     # -- the events
 
@@ -177,7 +179,7 @@ class History:
             ids = [self.names[0]]
         scopes = [id + rng.choice(["", "", "=2", "=0", "=7"]) for id in ids]
         passes = rng.random() < 0.03
-        grant = self.rig.push(
+        attempt = self.rig.push(
             len(self.pushed),
             *scopes,
             not_before=self.rig.now + rng.choice([0, 0, 0, 0, 0, 0.7]),
@@ -187,40 +189,40 @@ class History:
             passes_gate=passes,
             is_exempt=rng.random() < 0.05,
         )
-        self.pushed.append(grant)
+        self.pushed.append(attempt)
         if rng.random() < 0.05:
-            self.vetoed.add(grant)
+            self.vetoed.add(attempt)
 
     def send(self, is_going: bool) -> None:
-        connecting = [grant for grant in self.in_flight if grant.sent_at is None]
+        connecting = [attempt for attempt in self.in_flight if attempt.sent_at is None]
         if not connecting:
             return
-        grant = self.random.choice(connecting)
+        attempt = self.random.choice(connecting)
         if not is_going:
-            self.give_back(grant)
+            self.give_back(attempt)
             return
         now = self.rig.now
-        if grant.lane is not None and grant.lane.opens_at(grant, now) > now:
+        if attempt.lane is not None and attempt.lane.opens_at(attempt, now) > now:
             return  # it waits at its connection
-        self.rig.sent(grant)
-        for index, (name, slot) in enumerate(self._taken(grant)):
+        self.rig.sent(attempt)
+        for index, (name, slot) in enumerate(self._taken(attempt)):
             account, scope = self.accounts[name], self.rig.scope(name)
             assert now >= scope.held_until
             assert scope.delay <= 0 or now >= account.last_sent + scope.delay
             assert scope.delay_per_slot <= 0 or now >= account.slot_sent.get(slot, -inf) + scope.delay_per_slot
-            account.connecting.discard(grant)
+            account.connecting.discard(attempt)
             account.last_sent = account.slot_sent[slot] = now
-            account.charges.append((now, grant.amount(index)))
+            account.charges.append((now, attempt.amount(index)))
             assert scope.in_flight == len(account.busy)
             assert scope.unsent == len(account.connecting)
 
-    def give_back(self, grant: Grant) -> None:
-        self.in_flight.remove(grant)
-        for name, slot in self._taken(grant):
+    def give_back(self, attempt: Attempt) -> None:
+        self.in_flight.remove(attempt)
+        for name, slot in self._taken(attempt):
             del self.accounts[name].busy[slot]
-            self.accounts[name].connecting.discard(grant)
-        self.rig.give_back(grant)
-        self.rig.give_back(grant)  # the second call has no effect
+            self.accounts[name].connecting.discard(attempt)
+        self.rig.give_back(attempt)
+        self.rig.give_back(attempt)  # the second call has no effect
 
     def move_limits(self) -> None:
         rng, rig = self.random, self.rig
@@ -247,7 +249,7 @@ class History:
                 rig.scheduler.close_gate(origin)
             else:
                 rig.scheduler.open_gate(origin, rig.now)
-        elif pending := [grant for grant in self.pushed if grant.is_pending]:
+        elif pending := [attempt for attempt in self.pushed if attempt.is_pending]:
             assert rig.scheduler.withdraw(rng.choice(pending), rig.now)
         rig.scheduler.changed(scope, rig.now)
 
@@ -257,22 +259,22 @@ class History:
         while True:
             could = self.eligible(pages=pages)
             before = scheduler.queues.claims.claimant
-            withheld = {grant for grant in could if self.is_withheld(grant, before) or self.is_kept_off(grant)}
+            withheld = {attempt for attempt in could if self.is_withheld(attempt, before) or self.is_kept_off(attempt)}
             granted = scheduler.grant(rig.now, pages=pages)
             if granted is None:
                 break
-            if isinstance(granted, Grant):
+            if isinstance(granted, Attempt):
                 self._check(granted, could, withheld)
             else:
-                assert granted.grant in self.vetoed
+                assert granted.attempt in self.vetoed
         claimant = scheduler.queues.claims.claimant
         left = [e for e in self.eligible(pages=pages) if not self.is_withheld(e, claimant) and not self.is_kept_off(e)]
         assert not left, f"{left} could go at {rig.now} and does not"
         assert scheduler.next_event(rig.now) > rig.now, "it would spin"
-        assert scheduler.pending == sum(grant.is_pending for grant in self.pushed)
+        assert scheduler.pending == sum(attempt.is_pending for attempt in self.pushed)
         assert scheduler.in_flight == len(self.in_flight)
 
-    def _check(self, granted: Grant, could: list[Grant], withheld: set[Grant]) -> None:
+    def _check(self, granted: Attempt, could: list[Attempt], withheld: set[Attempt]) -> None:
         """Check that the granted request was allowed, and that no better request was allowed and not withheld."""
         assert granted in could, f"{granted} is early at {self.rig.now}, or not the first of its lane"
         claimant = self.rig.scheduler.queues.claims.claimant
@@ -294,8 +296,12 @@ class History:
             account.planned = plans[name]
             assert len(account.busy) <= self.rig.scope(name).concurrency
 
-    def _taken(self, grant: Grant) -> list[tuple[str, int]]:
-        return [] if grant.is_exempt else [(id, slot) for (id, _), slot in zip(grant.scopes, grant.slots, strict=True)]
+    def _taken(self, attempt: Attempt) -> list[tuple[str, int]]:
+        return (
+            []
+            if attempt.is_exempt
+            else [(id, slot) for (id, _), slot in zip(attempt.scopes, attempt.slots, strict=True)]
+        )
 
     def drain(self) -> None:
         """Grant all pending requests without further changes."""
@@ -307,7 +313,7 @@ class History:
             self.settle(pages=True)
             if not rig.scheduler.pending:
                 break
-            if connecting := [grant for grant in self.in_flight if grant.sent_at is None]:
+            if connecting := [attempt for attempt in self.in_flight if attempt.sent_at is None]:
                 first = connecting[0]
                 opens_at = first.lane.opens_at(first, rig.now) if first.lane is not None else rig.now
                 if opens_at == inf:

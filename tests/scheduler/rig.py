@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from trawl.robots import at_once
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.attempt import Attempt
 from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
@@ -45,7 +45,7 @@ class Rig:
         self.refused: list[Refused] = []
         self.scheduler = Scheduler(self.scope, places=places, **options)
         self._wire: list[tuple[float, int, Callable[[], None]]] = []
-        self._by_hand: list[Grant] = []
+        self._by_hand: list[Attempt] = []
         self._count = 0
 
     def scope(self, id: str, now: float = 0.0) -> Scope:
@@ -54,20 +54,20 @@ class Rig:
         return self.scopes[id]
 
     def waiting(self, now: float, most: int) -> list[tuple[int, Reason]]:
-        """Return the largest groups of waiting grants, at most ``most``."""
+        """Return the largest groups of waiting attempts, at most ``most``."""
         return nlargest(most, at_once(self.scheduler.waiting_in_steps(lambda: now)), key=itemgetter(0))
 
-    def push(self, label: object, *scopes: str, not_before: float = 0.0, **options: Any) -> Grant:
-        """Push a grant. A scope is an id or ``id=amount``."""
+    def push(self, label: object, *scopes: str, not_before: float = 0.0, **options: Any) -> Attempt:
+        """Push an attempt. A scope is an id or ``id=amount``."""
         named = []
         for scope in sorted(scopes):
             id, _, amount = scope.partition("=")
             named.append((id, float(amount) if amount else None))
-        grant = Grant(label, tuple(named), **options)
-        self.scheduler.push(grant, self.now, not_before)
-        return grant
+        attempt = Attempt(label, tuple(named), **options)
+        self.scheduler.push(attempt, self.now, not_before)
+        return attempt
 
-    def grant(self, **options: Any) -> Grant | None:
+    def grant(self, **options: Any) -> Attempt | None:
         """Return the next request that is granted now. Refused requests are stored separately."""
         while isinstance(granted := self.scheduler.grant(self.now, **options), Refused):
             self.refused.append(granted)
@@ -76,23 +76,23 @@ class Rig:
     def grant_all(self, **options: Any) -> list[object]:
         """Grant and send all requests that can be sent now. Returns their labels."""
         labels = []
-        while (grant := self.grant(**options)) is not None:
-            self.sent(grant)
-            self._by_hand.append(grant)
-            labels.append(grant.request)
+        while (attempt := self.grant(**options)) is not None:
+            self.sent(attempt)
+            self._by_hand.append(attempt)
+            labels.append(attempt.request)
         return labels
 
-    def sent(self, grant: Grant) -> None:
-        self.scheduler.sent(grant, self.now)
-        self.sends.append(Send(self.now, grant.request, grant.slots))
+    def sent(self, attempt: Attempt) -> None:
+        self.scheduler.sent(attempt, self.now)
+        self.sends.append(Send(self.now, attempt.request, attempt.slots))
 
-    def give_back(self, grant: Grant) -> None:
-        self.scheduler.give_back(grant, self.now)
+    def give_back(self, attempt: Attempt) -> None:
+        self.scheduler.give_back(attempt, self.now)
 
     def give_back_all(self) -> None:
         """Release the places of all requests that were sent step by step."""
-        for grant in self._by_hand:
-            self.give_back(grant)
+        for attempt in self._by_hand:
+            self.give_back(attempt)
         self._by_hand.clear()
 
     def at(self, time: float, happening: Callable[[], None]) -> None:
@@ -102,16 +102,16 @@ class Rig:
 
     def run(
         self,
-        latency: float | Callable[[Grant], float] = 0.0,
-        connect: float | Callable[[Grant], float] = 0.0,
+        latency: float | Callable[[Attempt], float] = 0.0,
+        connect: float | Callable[[Attempt], float] = 0.0,
         until: float = inf,
         most: float = inf,
         stop: Callable[[], bool] = lambda: False,
     ) -> list[Send]:
         """Send until no request is left, ``until`` has passed, ``most`` were sent, or ``stop`` returns True."""
         while len(self.sends) < most:
-            while (grant := self.grant()) is not None:
-                self._start(grant, latency, connect)
+            while (attempt := self.grant()) is not None:
+                self._start(attempt, latency, connect)
             if stop():
                 break
             following = min(self.scheduler.next_event(self.now), self._wire[0][0] if self._wire else inf)
@@ -124,24 +124,24 @@ class Rig:
         return self.sends
 
     def _start(
-        self, grant: Grant, latency: float | Callable[[Grant], float], connect: float | Callable[[Grant], float]
+        self, attempt: Attempt, latency: float | Callable[[Attempt], float], connect: float | Callable[[Attempt], float]
     ) -> None:
-        connecting = connect(grant) if callable(connect) else connect
-        answering = latency(grant) if callable(latency) else latency
+        connecting = connect(attempt) if callable(connect) else connect
+        answering = latency(attempt) if callable(latency) else latency
 
         asked_at: float | None = None
 
         def go() -> None:
             nonlocal asked_at
             if asked_at is not None:
-                grant.waited(self.now - asked_at)
-            if grant.lane is not None and (opens_at := grant.lane.opens_at(grant, self.now)) > self.now:
+                attempt.waited(self.now - asked_at)
+            if attempt.lane is not None and (opens_at := attempt.lane.opens_at(attempt, self.now)) > self.now:
                 assert opens_at < inf
                 asked_at = self.now
                 self.at(opens_at, go)
                 return
-            self.sent(grant)
-            self.at(self.now + answering, lambda: self.give_back(grant))
+            self.sent(attempt)
+            self.at(self.now + answering, lambda: self.give_back(attempt))
 
         if connecting:
             self.at(self.now + connecting, go)

@@ -10,7 +10,7 @@ from math import inf
 import pytest
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.attempt import Attempt
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
 
@@ -182,7 +182,7 @@ def test_a_shared_scope_with_room_is_not_reserved() -> None:
     crowd(rig, both=5, each=100)
     most = 0
 
-    def latency(grant: Grant) -> float:
+    def latency(attempt: Attempt) -> float:
         nonlocal most
         most = max(most, rig.scope("x").in_flight)
         return 1.0

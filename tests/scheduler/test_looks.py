@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.attempt import Attempt
 from trawl.throttling.limits import Limits
 
 LANES = 20_000
@@ -15,31 +15,33 @@ GRANTS = 500
 
 
 @pytest.fixture(scope="module")
-def grants() -> list[Grant]:
-    return [Grant(number, ((f"h{number}", None), ("x", None))) for number in range(LANES)]
+def attempts() -> list[Attempt]:
+    return [Attempt(number, ((f"h{number}", None), ("x", None))) for number in range(LANES)]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("shared", [Limits(concurrency=10), Limits(delay=0.01)], ids=["full", "delayed"])
-def test_p11_lanes_on_one_shared_scope_cost_three_looks_a_grant_at_most(shared: Limits, grants: list[Grant]) -> None:
+def test_p11_lanes_on_one_shared_scope_cost_three_looks_a_grant_at_most(
+    shared: Limits, attempts: list[Attempt]
+) -> None:
     rig = Rig({"x": shared})
-    for grant in grants:
-        grant.is_pending = grant.is_under_way = False
-        rig.scheduler.push(grant, 0.0)
-    on_wire: deque[Grant] = deque()
+    for attempt in attempts:
+        attempt.is_pending = attempt.is_under_way = False
+        rig.scheduler.push(attempt, 0.0)
+    on_wire: deque[Attempt] = deque()
     first = grow(rig, on_wire, 1)
     assert first <= LANES + 1
     looks = grow(rig, on_wire, GRANTS)
     assert looks <= 3 * GRANTS
 
 
-def grow(rig: Rig, on_wire: deque[Grant], grants: int) -> int:
-    """Send ``grants`` more; the number of looks that took."""
+def grow(rig: Rig, on_wire: deque[Attempt], attempts: int) -> int:
+    """Send ``attempts`` more; the number of looks that took."""
     before, looks = rig.scheduler.grants, rig.scheduler.looks
-    while rig.scheduler.grants < before + grants:
-        while (grant := rig.grant()) is not None:
-            rig.sent(grant)
-            on_wire.append(grant)
+    while rig.scheduler.grants < before + attempts:
+        while (attempt := rig.grant()) is not None:
+            rig.sent(attempt)
+            on_wire.append(attempt)
         rig.now += 0.01
         rig.give_back(on_wire.popleft())
     return rig.scheduler.looks - looks

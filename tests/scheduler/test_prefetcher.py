@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from trawl.engine.cache_lookup import NoCache
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request
-from trawl.scheduler import Grant, Prefetcher, Scheduler
+from trawl.scheduler import Attempt, Prefetcher, Scheduler
 from trawl.scheduler.prefetcher import MAX_PER_LANE, MIN_PER_LANE
 from trawl.throttling import Limits, Scope
 
 LANE = (("a.example",), "http://a.example")
 
 
-def grant_of(record: Record) -> Grant:
+def attempt_of(record: Record) -> Attempt:
     request = record.request
-    return Grant(
+    return Attempt(
         request,
         record.scopes,
         origin=record.origin,
@@ -35,7 +35,7 @@ class Lanes:
     def __init__(self, *, depth_first: bool = False) -> None:
         self.frontier = MemoryFrontier(depth_first=depth_first)
         self.scheduler = Scheduler(lambda id, now: Scope(id, Limits(concurrency=1)), places=1, depth_first=depth_first)
-        self.prefetcher = Prefetcher(self.frontier, self.scheduler, grant_of, NoCache())
+        self.prefetcher = Prefetcher(self.frontier, self.scheduler, attempt_of, NoCache())
 
     async def push(self, *wanted: tuple[str, int, float]) -> None:
         records = [
@@ -54,13 +54,13 @@ class Lanes:
         """Grant, finish and name the next request."""
         if self.prefetcher.are_wanted or self.prefetcher.next_due() <= now:
             await self.prefetcher.refill(lambda: now)
-        grant = self.scheduler.grant(now)
-        if not isinstance(grant, Grant):
+        attempt = self.scheduler.grant(now)
+        if not isinstance(attempt, Attempt):
             return None
-        self.prefetcher.granted(grant.lease.lane)
-        self.scheduler.sent(grant, now)
-        self.scheduler.give_back(grant, now)
-        return str(grant.request.url.rsplit("/", 1)[1])
+        self.prefetcher.granted(attempt.lease.lane)
+        self.scheduler.sent(attempt, now)
+        self.scheduler.give_back(attempt, now)
+        return str(attempt.request.url.rsplit("/", 1)[1])
 
 
 async def drained(lanes: Lanes, now: float = 0.0) -> list[str]:
@@ -122,7 +122,7 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
     lanes = 100
     frontier = MemoryFrontier()
     scheduler = Scheduler(lambda id, now: Scope(id, Limits(concurrency=1)), places=1)
-    prefetcher = Prefetcher(frontier, scheduler, grant_of, NoCache())
+    prefetcher = Prefetcher(frontier, scheduler, attempt_of, NoCache())
     hosts = [f"{i}.example" for i in range(lanes)]
     for _ in range(6):
         records = [Record(Request(f"http://{host}/"), ((host, None),), f"http://{host}") for host in hosts]
@@ -135,13 +135,13 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
     while True:
         if prefetcher.are_wanted:
             await prefetcher.refill(lambda: 0.0)
-        grant = scheduler.grant(0.0)
-        if not isinstance(grant, Grant):
+        attempt = scheduler.grant(0.0)
+        if not isinstance(attempt, Attempt):
             break
         sent += 1
-        prefetcher.granted(grant.lease.lane)
-        scheduler.sent(grant, 0.0)
-        scheduler.give_back(grant, 0.0)
+        prefetcher.granted(attempt.lease.lane)
+        scheduler.sent(attempt, 0.0)
+        scheduler.give_back(attempt, 0.0)
     assert sent == 6 * lanes
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.scheduler.rig import Rig
 from trawl.http import Request
 from trawl.robots import at_once
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.attempt import Attempt
 from trawl.scheduler.reasons import STEP_LANES
 from trawl.scheduler.scope_queue import PASSES
 from trawl.throttling.limits import Limits
@@ -33,9 +33,9 @@ def test_a_request_waits_for_what_the_first_of_its_lane_waits_for() -> None:
 
 def test_what_is_under_way_or_unknown_waits_for_nothing() -> None:
     rig = Rig(default=SLOW)
-    grant = rig.push(0, "a")
-    assert rig.grant() is grant
-    assert rig.scheduler.why(grant, 0.0) is None
+    attempt = rig.push(0, "a")
+    assert rig.grant() is attempt
+    assert rig.scheduler.why(attempt, 0.0) is None
     assert rig.scheduler.why(object(), 0.0) is None
     assert rig.scheduler.why("nobody", 0.0) is None
     assert rig.waiting(0.0, 5) == []
@@ -44,9 +44,9 @@ def test_what_is_under_way_or_unknown_waits_for_nothing() -> None:
 def test_a_request_with_a_time_of_its_own_says_so() -> None:
     rig = Rig()
     request = object()
-    grant = rig.push(request, "a", not_before=4.0)
+    attempt = rig.push(request, "a", not_before=4.0)
     reason = Reason("", "not_before", 4.0, "the request's own delay")
-    assert rig.scheduler.why(grant, 0.0) == reason
+    assert rig.scheduler.why(attempt, 0.0) == reason
     assert rig.scheduler.why(request, 0.0) == reason
     assert rig.waiting(0.0, 5) == [(1, reason)]
 
@@ -54,31 +54,31 @@ def test_a_request_with_a_time_of_its_own_says_so() -> None:
 def test_a_request_behind_a_gate_says_so() -> None:
     rig = Rig()
     rig.scheduler.close_gate("o", Reason("o", "robots", 60.0, "robots.txt: 503"))
-    grant = rig.push(0, "a", origin="o")
-    assert rig.scheduler.why(grant, 0.0) == Reason("o", "robots", 60.0, "robots.txt: 503")
+    attempt = rig.push(0, "a", origin="o")
+    assert rig.scheduler.why(attempt, 0.0) == Reason("o", "robots", 60.0, "robots.txt: 503")
     assert rig.waiting(0.0, 5) == [(1, Reason("o", "robots", 60.0, "robots.txt: 503"))]
 
 
 def test_a_request_without_a_place_says_so() -> None:
     rig = Rig(places=1)
     rig.push(0, "a")
-    grant = rig.push(1, "b")
-    assert rig.scheduler.why(grant, 0.0) is None
+    attempt = rig.push(1, "b")
+    assert rig.scheduler.why(attempt, 0.0) is None
     assert rig.grant_all() == [0]
     reason = Reason("", "places", inf, "CONCURRENT_REQUESTS")
-    assert rig.scheduler.why(grant, 0.0) == reason
+    assert rig.scheduler.why(attempt, 0.0) == reason
     assert rig.waiting(0.0, 5) == [(1, reason)]
 
 
-def preparing(rig: Rig, *grants: Grant) -> None:
+def preparing(rig: Rig, *attempts: Attempt) -> None:
     """Have the middleware of these start, in this order; it is known to await something."""
     rig.scheduler.awaits = True
-    for grant in grants:
-        assert grant.lane is not None
-        for scope in grant.lane.scopes:
+    for attempt in attempts:
+        assert attempt.lane is not None
+        for scope in attempt.lane.scopes:
             scope.preparation = 1.0
-        assert rig.grant() is grant
-        grant.task = object()
+        assert rig.grant() is attempt
+        attempt.task = object()
 
 
 def behind_user_code(limits: dict[str, Limits] | None = None, **options: Any) -> Rig:
@@ -107,12 +107,12 @@ def test_a_prepared_request_says_which_scope_it_waits_for() -> None:
 
 def test_one_that_is_prepared_alone_has_its_places_at_once() -> None:
     rig = behind_user_code()
-    grant = rig.push(0, "a")
-    preparing(rig, grant)
+    attempt = rig.push(0, "a")
+    preparing(rig, attempt)
     assert rig.scheduler.ahead == rig.scheduler.preparing == rig.scope("a").ahead == 1
-    assert rig.scheduler.prepared(grant, 1.0)
-    assert grant.has_places
-    assert grant.prepared_for == 1.0
+    assert rig.scheduler.prepared(attempt, 1.0)
+    assert attempt.has_places
+    assert attempt.prepared_for == 1.0
     assert rig.scheduler.ahead == rig.scheduler.preparing == rig.scope("a").ahead == 0
 
 
@@ -128,25 +128,25 @@ def test_a_prepared_request_says_that_no_place_is_free() -> None:
 
 def test_a_prepared_request_says_that_callbacks_run() -> None:
     rig = behind_user_code()
-    grant = rig.push(0, "a")
-    preparing(rig, grant)
-    assert not rig.scheduler.prepared(grant, 0.0, pages=False)
+    attempt = rig.push(0, "a")
+    preparing(rig, attempt)
+    assert not rig.scheduler.prepared(attempt, 0.0, pages=False)
     assert rig.grant(pages=False) is None
     reason = Reason("", "callbacks", inf, "CONCURRENT_CALLBACKS")
-    assert rig.scheduler.why(grant, 0.0) == reason
+    assert rig.scheduler.why(attempt, 0.0) == reason
     assert rig.waiting(0.0, 5) == [(1, reason)]
     assert rig.scheduler.why("a", 0.0) is None  # it is no limit of the scope's
-    assert rig.grant() is grant
-    assert rig.scheduler.why(grant, 1.0) is None
+    assert rig.grant() is attempt
+    assert rig.scheduler.why(attempt, 1.0) is None
 
 
 def test_a_prepared_request_says_that_one_of_several_scopes_goes_first() -> None:
     rig = behind_user_code({"x": Limits(concurrency=2), "y": Limits(concurrency=1)})
     one, holder = rig.push("one", "x"), rig.push("y", "y")
     both, kept = rig.push("both", "x", "y"), rig.push("kept", "x")
-    for grant in (one, holder, both):
-        preparing(rig, grant)
-        assert rig.scheduler.prepared(grant, 0.0) == (grant is not both)
+    for attempt in (one, holder, both):
+        preparing(rig, attempt)
+        assert rig.scheduler.prepared(attempt, 0.0) == (attempt is not both)
     rig.scope("x").grants += PASSES  # others have passed it
     preparing(rig, kept)
     assert both.lane is not None
@@ -180,9 +180,9 @@ def test_nobody_is_told_that_it_waits_for_a_scope_of_those_before_it_alone() -> 
     rig = behind_user_code({"a": Limits(concurrency=1), "x": Limits(concurrency=1)})
     busy, both = rig.push(0, "x"), rig.push(1, "a", "x")
     behind = [rig.push(number, "a") for number in range(2, 5)]
-    for grant in (busy, both):
-        preparing(rig, grant)
-        assert rig.scheduler.prepared(grant, 0.0) == (grant is busy)
+    for attempt in (busy, both):
+        preparing(rig, attempt)
+        assert rig.scheduler.prepared(attempt, 0.0) == (attempt is busy)
     preparing(rig, *behind[:2])
     assert rig.grant() is None
     assert rig.scheduler.why(both, 0.0) == Reason("x", "concurrency", inf, "configuration")

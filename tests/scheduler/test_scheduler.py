@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.attempt import Attempt
 from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
@@ -37,7 +37,7 @@ def test_a04_a_slot_sends_again_after_the_whole_response() -> None:
     rig = Rig(default=Limits(concurrency=2))
     for number in range(4):
         rig.push(number, "a")
-    rig.run(latency=lambda grant: [5.0, 1.0, 1.0, 1.0][grant.request])
+    rig.run(latency=lambda attempt: [5.0, 1.0, 1.0, 1.0][attempt.request])
     assert [(send.time, send.slots) for send in rig.sends] == [(0, (1,)), (0, (2,)), (1, (2,)), (2, (2,))]
 
 
@@ -53,18 +53,18 @@ def test_a09_a_busy_slot_waits_for_its_response_even_when_its_delay_has_passed()
     rig = Rig(default=Limits(concurrency=2, delay=0.3, delay_per_slot=1.0))
     for number in range(4):
         rig.push(number, "a")
-    rig.run(latency=lambda grant: [1.6, 2.0, 0.1, 0.1][grant.request])
+    rig.run(latency=lambda attempt: [1.6, 2.0, 0.1, 0.1][attempt.request])
     assert [(send.time, send.slots) for send in rig.sends] == [(0.0, (1,)), (0.3, (2,)), (1.6, (1,)), (2.3, (2,))]
 
 
 def test_a12_a_delay_above_the_response_time_leaves_one_in_flight() -> None:
     rig = Rig(default=Limits(concurrency=8, delay=1.0))
-    grants = [rig.push(number, "a") for number in range(5)]
+    attempts = [rig.push(number, "a") for number in range(5)]
     most = 0
 
-    def latency(grant: Grant) -> float:
+    def latency(attempt: Attempt) -> float:
         nonlocal most
-        most = max(most, sum(other.is_under_way for other in grants))
+        most = max(most, sum(other.is_under_way for other in attempts))
         return 0.9
 
     rig.run(latency=latency)
@@ -81,11 +81,11 @@ def test_r14_slots_do_not_multiply_the_rate() -> None:
 
 
 def test_a05_spacing_holds_on_the_wire_when_connecting_takes_time() -> None:
-    # I09 and rule 4: grants at 0.3 with connects of 0 and 0.25 would be 0.05 apart on the wire
+    # I09 and rule 4: attempts at 0.3 with connects of 0 and 0.25 would be 0.05 apart on the wire
     rig = Rig(default=Limits(concurrency=4, delay=0.3))
     for number in range(6):
         rig.push(number, "a")
-    rig.run(latency=1.0, connect=lambda grant: 0.25 * (grant.request % 2))
+    rig.run(latency=1.0, connect=lambda attempt: 0.25 * (attempt.request % 2))
     gaps = [later - earlier for earlier, later in zip(rig.times, rig.times[1:], strict=False)]
     assert all(gap >= 0.3 - 1e-9 for gap in gaps)
 
@@ -121,17 +121,17 @@ def move(rig: Rig, id: str, delay: float) -> None:
 
 def test_p13_raised_concurrency_is_used_at_once_and_lowered_waits() -> None:
     rig = Rig(default=ONE)
-    grants = [rig.push(number, "a") for number in range(6)]
+    attempts = [rig.push(number, "a") for number in range(6)]
     assert rig.grant_all() == [0]
     rig.scope("a").concurrency = 3
     rig.scheduler.changed(rig.scope("a"), rig.now)
     assert rig.grant_all() == [1, 2]
     rig.scope("a").concurrency = 1
     rig.scheduler.changed(rig.scope("a"), rig.now)
-    rig.give_back(grants[0])
-    rig.give_back(grants[1])
+    rig.give_back(attempts[0])
+    rig.give_back(attempts[1])
     assert rig.grant_all() == []
-    rig.give_back(grants[2])
+    rig.give_back(attempts[2])
     assert rig.grant_all() == [3]
 
 
@@ -157,14 +157,14 @@ def test_r3_there_is_no_burst_when_a_hold_ends() -> None:
 
 def test_a11_the_crawls_places_cap_all_and_may_change() -> None:
     rig = Rig(places=2)
-    grants = [rig.push(number, f"h{number}") for number in range(6)]
+    attempts = [rig.push(number, f"h{number}") for number in range(6)]
     assert rig.grant_all() == [0, 1]
     assert rig.scheduler.next_event(rig.now) == inf
     rig.scheduler.places = 3
     assert rig.grant_all() == [2]
     rig.scheduler.places = 1
-    rig.give_back(grants[0])
-    rig.give_back(grants[1])
+    rig.give_back(attempts[0])
+    rig.give_back(attempts[1])
     assert rig.grant_all() == []
     rig.scheduler.places = inf
     assert rig.grant_all() == [3, 4, 5]
@@ -254,9 +254,9 @@ def test_steps_of_all_scopes_are_remembered_with_the_grant() -> None:
     # B19
     rig = Rig()
     rig.scope("a").step, rig.scope("b").step = 3, 5
-    grant = rig.push(0, "a", "b")
-    assert rig.grant() is grant
-    assert grant.steps == (3, 5)
+    attempt = rig.push(0, "a", "b")
+    assert rig.grant() is attempt
+    assert attempt.steps == (3, 5)
 
 
 # -- order
@@ -335,9 +335,9 @@ def test_b20_a_request_that_is_pushed_again_goes_to_the_back_of_its_equals() -> 
 
 def test_an_entry_that_is_here_is_not_taken_in_twice() -> None:
     rig = Rig()
-    grant = rig.push(0, "a")
+    attempt = rig.push(0, "a")
     with pytest.raises(ValueError, match="here already"):
-        rig.scheduler.push(grant, rig.now)
+        rig.scheduler.push(attempt, rig.now)
 
 
 def test_p9_a_request_with_a_time_of_its_own_holds_up_nobody() -> None:
@@ -424,9 +424,9 @@ def test_r15_a_withdrawn_waiter_leaves_and_the_next_one_goes() -> None:
 
 def test_r15_withdrawing_from_the_middle_of_a_lane_skips_it() -> None:
     rig = Rig(default=ONE)
-    grants = [rig.push(number, "a") for number in range(4)]
-    rig.scheduler.withdraw(grants[1])
-    rig.scheduler.withdraw(grants[2])
+    attempts = [rig.push(number, "a") for number in range(4)]
+    rig.scheduler.withdraw(attempts[1])
+    rig.scheduler.withdraw(attempts[2])
     rig.run(latency=1.0)
     assert rig.labels == [0, 3]
     assert rig.scheduler.lanes == {}
@@ -434,12 +434,12 @@ def test_r15_withdrawing_from_the_middle_of_a_lane_skips_it() -> None:
 
 def test_r15_what_was_granted_and_cancelled_gives_back_once() -> None:
     rig = Rig(default=Limits(concurrency=1, delay=60.0, quota=1.0))
-    grant = rig.push(0, "a")
+    attempt = rig.push(0, "a")
     rig.push(1, "a")
-    assert rig.grant() is grant
-    rig.give_back(grant)
-    rig.give_back(grant)
-    rig.scheduler.sent(grant, rig.now)
+    assert rig.grant() is attempt
+    rig.give_back(attempt)
+    rig.give_back(attempt)
+    rig.scheduler.sent(attempt, rig.now)
     assert rig.scheduler.in_flight == 0
     assert rig.grant_all() == [1]
 
@@ -483,8 +483,8 @@ def test_r17_a_gate_that_closes_again_holds_those_that_wait_for_a_scope() -> Non
 def test_a_lane_that_empties_at_a_gate_is_forgotten_there() -> None:
     rig = Rig()
     rig.scheduler.close_gate("o")
-    grant = rig.push(0, "a", origin="o")
-    rig.scheduler.withdraw(grant)
+    attempt = rig.push(0, "a", origin="o")
+    rig.scheduler.withdraw(attempt)
     assert rig.scheduler.waiting_at("o") == []
     rig.scheduler.open_gate("o", rig.now)
     rig.push(1, "a", origin="o")
@@ -492,18 +492,20 @@ def test_a_lane_that_empties_at_a_gate_is_forgotten_there() -> None:
 
 
 def test_a_vetoed_entry_comes_out_without_taking_or_waiting_for_anything() -> None:
-    rig = Rig(default=Limits(concurrency=1, delay=60.0), vet=lambda grant, now: "forbidden" if grant.request else None)
-    grants = [rig.push(number, "a") for number in (0, 1, 2)]
-    assert rig.scheduler.grant(0.0) is grants[0]
-    assert rig.scheduler.grant(0.0) == Refused(grants[1], "forbidden")
-    assert rig.scheduler.grant(0.0) == Refused(grants[2], "forbidden")
+    rig = Rig(
+        default=Limits(concurrency=1, delay=60.0), vet=lambda attempt, now: "forbidden" if attempt.request else None
+    )
+    attempts = [rig.push(number, "a") for number in (0, 1, 2)]
+    assert rig.scheduler.grant(0.0) is attempts[0]
+    assert rig.scheduler.grant(0.0) == Refused(attempts[1], "forbidden")
+    assert rig.scheduler.grant(0.0) == Refused(attempts[2], "forbidden")
     assert rig.scheduler.grant(0.0) is None
     assert (rig.scheduler.pending, rig.scope("a").grants) == (0, 1)
 
 
 def test_a_veto_that_comes_while_an_entry_waits_is_heard() -> None:
     forbidden: set[object] = set()
-    rig = Rig(default=ONE, vet=lambda grant, now: "no" if grant.request in forbidden else None)
+    rig = Rig(default=ONE, vet=lambda attempt, now: "no" if attempt.request in forbidden else None)
     first = rig.push(0, "a")
     waiting = rig.push(1, "a")
     assert rig.grant_all() == [0]
@@ -642,5 +644,5 @@ def test_the_chooser_asks_for_scopes_in_the_order_of_their_ids() -> None:
         return rig.scope(id)
 
     scheduler = Scheduler(scope_of, places=1)  # type: ignore[arg-type]
-    scheduler.push(Grant(0, (("a", None), ("b", None), ("c", None))), 0.0)
+    scheduler.push(Attempt(0, (("a", None), ("b", None), ("c", None))), 0.0)
     assert asked == ["a", "b", "c"]

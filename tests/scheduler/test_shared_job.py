@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from trawl.robots import at_once
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.scheduler.shared_job import SLACK, SharedJobScheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
@@ -73,14 +73,14 @@ class Rig:
         }
         self.scheduler = SharedJobScheduler(lambda id, now: self.scopes[id], line=self.line, places=10)
 
-    def push(self, label: str, *scopes: str, now: float = 0.0) -> Grant:
-        grant = Grant(label, tuple([(scope, None) for scope in sorted(scopes)]), priority=3)
-        self.scheduler.push(grant, now)
-        return grant
+    def push(self, label: str, *scopes: str, now: float = 0.0) -> Attempt:
+        attempt = Attempt(label, tuple([(scope, None) for scope in sorted(scopes)]), priority=3)
+        self.scheduler.push(attempt, now)
+        return attempt
 
     def at(self, now: float) -> object:
         granted = self.scheduler.grant(now)
-        return granted.request if isinstance(granted, Grant) else None
+        return granted.request if isinstance(granted, Attempt) else None
 
     def token(self, number: int, now: float, *, at: float | None = None, until: float = inf) -> None:
         self.scheduler.came(Token(number, now if at is None else at, until), now)
@@ -88,17 +88,17 @@ class Rig:
 
 def test_a_lane_asks_once_and_goes_when_the_token_is_good() -> None:
     rig = Rig(host=Limits(), proxy=Limits(delay=1.0))
-    grant = rig.push("a", "host", "proxy")
+    attempt = rig.push("a", "host", "proxy")
     assert rig.at(0.0) is None
     assert rig.at(0.0) is None
     assert rig.line.take() == [("ask", 1, [("proxy", 1.0)], 3)]
-    assert rig.scheduler.why(grant, 0.0) == Reason("proxy", "delay", inf, "2 before it in line")
+    assert rig.scheduler.why(attempt, 0.0) == Reason("proxy", "delay", inf, "2 before it in line")
     rig.token(1, 0.1, at=0.5)
     assert rig.scheduler.next_event(0.1) == 0.5
     assert rig.at(0.4) is None
     assert rig.at(0.5) == "a"
-    rig.scheduler.sent(grant, 0.6)
-    rig.scheduler.give_back(grant, 0.9)
+    rig.scheduler.sent(attempt, 0.6)
+    rig.scheduler.give_back(attempt, 0.9)
     assert rig.line.take() == [("sent", 1, 0.6, [1.0]), ("given back", 1)]
 
 
@@ -153,32 +153,32 @@ def test_a_token_that_is_not_used_is_given_back_after_its_slack() -> None:
 
 def test_what_is_withdrawn_leaves_the_line() -> None:
     rig = Rig(proxy=Limits())
-    grant = rig.push("a", "proxy")
+    attempt = rig.push("a", "proxy")
     rig.at(0.0)
-    rig.scheduler.withdraw(grant)
+    rig.scheduler.withdraw(attempt)
     rig.token(1, 0.1)
     assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("drop", 1), ("drop", 1)]
 
 
 def test_a_grant_that_is_never_sent_gives_its_token_back() -> None:
     rig = Rig(proxy=Limits())
-    grant = rig.push("a", "proxy")
+    attempt = rig.push("a", "proxy")
     rig.at(0.0)
     rig.token(1, 0.0)
     assert rig.at(0.0) == "a"
-    rig.scheduler.give_back(grant, 0.5)
+    rig.scheduler.give_back(attempt, 0.5)
     assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("drop", 1)]
 
 
 def test_a_token_whose_time_is_over_is_not_used_at_the_wire() -> None:
     rig = Rig(proxy=Limits())
-    grant = rig.push("a", "proxy")
+    attempt = rig.push("a", "proxy")
     rig.at(0.0)
     rig.token(1, 0.0, until=4.0)
     assert rig.at(0.0) == "a"
-    assert grant.lane is not None
-    assert grant.lane.opens_at(grant, 3.9) <= 3.9
-    assert grant.lane.opens_at(grant, 4.0) == inf
+    assert attempt.lane is not None
+    assert attempt.lane.opens_at(attempt, 3.9) <= 3.9
+    assert attempt.lane.opens_at(attempt, 4.0) == inf
 
 
 def test_a_shared_rate_makes_up_for_nothing_since_others_may_have_sent() -> None:
@@ -200,35 +200,35 @@ def test_a_quota_is_corrected_in_the_store() -> None:
     assert line.take() == [("correct", "proxy", -2.0), ("remaining", "proxy", 3.0)]
 
 
-def prepared(rig: Rig) -> Grant:
-    """A grant, without a token, whose middleware has run at 2.0."""
+def prepared(rig: Rig) -> Attempt:
+    """An attempt, without a token, whose middleware has run at 2.0."""
     rig.scheduler.has_user_code = True
-    grant = rig.push("a", "host", "proxy")
+    attempt = rig.push("a", "host", "proxy")
     assert rig.at(0.0) == "a"
     assert rig.line.take() == []
-    grant.task = object()
-    assert not rig.scheduler.prepared(grant, 2.0)
-    return grant
+    attempt.task = object()
+    assert not rig.scheduler.prepared(attempt, 2.0)
+    return attempt
 
 
 def test_a_prepared_grant_asks_for_its_token_when_its_middleware_has_run() -> None:
     rig = Rig(host=Limits(), proxy=Limits(concurrency=1))
-    grant = prepared(rig)
+    attempt = prepared(rig)
     assert rig.line.take() == [("ask", 1, [("proxy", 1.0)], 3)]
     rig.token(1, 2.1, at=2.5)
     assert rig.at(2.1) is None
     assert rig.at(2.5) == "a"
     assert rig.scopes["proxy"].in_flight == 1
-    rig.scheduler.sent(grant, 2.6)
-    rig.scheduler.give_back(grant, 2.9)
+    rig.scheduler.sent(attempt, 2.6)
+    rig.scheduler.give_back(attempt, 2.9)
     assert [told[:2] for told in rig.line.take()] == [("sent", 1), ("given back", 1)]
 
 
 def test_a_prepared_grant_says_that_it_waits_for_its_token() -> None:
     rig = Rig(host=Limits(concurrency=1), proxy=Limits(concurrency=1))
-    grant = prepared(rig)
+    attempt = prepared(rig)
     in_line = Reason("proxy", "delay", inf, "2 before it in line")
-    assert rig.scheduler.why(grant, 2.0) == in_line
+    assert rig.scheduler.why(attempt, 2.0) == in_line
     behind = rig.push("b", "host", "proxy")
     assert rig.at(2.0) is None
     assert rig.scheduler.why(behind, 2.0) == in_line
@@ -236,13 +236,13 @@ def test_a_prepared_grant_says_that_it_waits_for_its_token() -> None:
     assert at_once(rig.scheduler.waiting_in_steps(lambda: 2.0)) == [(2, in_line)]
     rig.token(1, 2.1, at=2.5)
     assert rig.at(2.1) is None
-    assert rig.scheduler.why(grant, 2.1) == in_line
+    assert rig.scheduler.why(attempt, 2.1) == in_line
 
 
 def test_a_prepared_grant_leaves_the_line_for_tokens_when_it_ends() -> None:
     rig = Rig(host=Limits(), proxy=Limits())
-    grant = prepared(rig)
-    rig.scheduler.give_back(grant, 3.0)
+    attempt = prepared(rig)
+    rig.scheduler.give_back(attempt, 3.0)
     assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("drop", 1)]
     assert rig.scopes["proxy"].ahead == rig.scopes["host"].ahead == rig.scheduler.ahead == 0
 
@@ -250,14 +250,14 @@ def test_a_prepared_grant_leaves_the_line_for_tokens_when_it_ends() -> None:
 def test_a_response_of_user_code_waits_for_a_token_and_is_told_as_a_send() -> None:
     rig = Rig(host=Limits(), proxy=Limits(concurrency=1))
     rig.scheduler.has_user_code = True
-    grant = rig.push("a", "host", "proxy")
+    attempt = rig.push("a", "host", "proxy")
     assert rig.at(0.0) == "a"
-    grant.task = object()
-    assert rig.scheduler.needs_token(grant)
-    assert not rig.scheduler.prepared(grant, 2.0)
+    attempt.task = object()
+    assert rig.scheduler.needs_token(attempt)
+    assert not rig.scheduler.prepared(attempt, 2.0)
     rig.token(1, 2.1)
     assert rig.at(2.1) == "a"
-    rig.scheduler.responded(grant, 2.2)
-    rig.scheduler.give_back(grant, 2.2)
+    rig.scheduler.responded(attempt, 2.2)
+    rig.scheduler.give_back(attempt, 2.2)
     assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("sent", 1), ("given back", 1)]
-    assert rig.scopes["host"].last_sent == grant.sent_at == 2.1
+    assert rig.scopes["host"].last_sent == attempt.sent_at == 2.1

@@ -43,7 +43,7 @@ def test_livelock_2_those_kept_off_by_a_claim_do_not_wake_one_another() -> None:
     for number in range(60):
         rig.push(number, "xy"[number % 2], origin=f"o{number % 6}")
     rig.push("both", "x", "y")
-    rig.run(latency=lambda grant: 1.0 if grant.request == "both" else 1.0 + 0.37 * (int(grant.request) % 3))
+    rig.run(latency=lambda attempt: 1.0 if attempt.request == "both" else 1.0 + 0.37 * (int(attempt.request) % 3))
     assert len(rig.sends) == 61
     assert rig.scheduler.looks <= 6 * rig.scheduler.grants
 
@@ -66,7 +66,7 @@ def test_lost_wake_up_2_a_lane_does_not_wait_for_its_own_claim() -> None:
         rig.push(number, "xyz"[number % 3])
     for pair in ("xy", "yz", "xz", "xyz"):
         rig.push(pair, *pair)
-    rig.run(latency=lambda grant: 0.5 + (hash_of(grant.request) % 7) / 5)
+    rig.run(latency=lambda attempt: 0.5 + (hash_of(attempt.request) % 7) / 5)
     assert len(rig.sends) == 94
     assert rig.scheduler.queues.claims.claimant is None
 
@@ -112,9 +112,9 @@ def test_busy_loop_no_deadline_while_no_place_is_free() -> None:
     rig.push(1, "a")
     rig.push(2, "b")
     rig.push(3, "b", not_before=0.5)
-    grant = rig.grant()
-    assert grant is not None
-    rig.sent(grant)
+    attempt = rig.grant()
+    assert attempt is not None
+    rig.sent(attempt)
     rig.now = 5.0
     assert rig.grant() is None
     assert rig.scheduler.next_event(5.0) == inf

@@ -6,33 +6,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.scheduler.rig import Rig
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.attempt import Attempt
 from trawl.throttling.limits import Limits
 
 SLOW = Limits(concurrency=1, delay=3.0)
 
 
-def void(grant: Grant) -> None:
+def void(attempt: Attempt) -> None:
     """Something that happens, without a result."""
 
 
-def waits(*grants: Grant) -> list[tuple[float, float]]:
-    """Of each grant how long it was queued, and throttled."""
-    return [(round(grant.queued, 6), round(grant.throttled, 6)) for grant in grants]
+def waits(*attempts: Attempt) -> list[tuple[float, float]]:
+    """Of each attempt how long it was queued, and throttled."""
+    return [(round(attempt.queued, 6), round(attempt.throttled, 6)) for attempt in attempts]
 
 
 def test_c12_the_first_of_a_line_is_throttled_and_those_behind_it_are_queued() -> None:
     rig = Rig(default=SLOW)
-    grants = [rig.push(n, "a") for n in range(3)]
+    attempts = [rig.push(n, "a") for n in range(3)]
     rig.run(latency=0.5)
-    assert waits(*grants) == [(0.0, 0.0), (0.0, 3.0), (3.0, 3.0)]
+    assert waits(*attempts) == [(0.0, 0.0), (0.0, 3.0), (3.0, 3.0)]
 
 
 def test_c12_without_a_free_place_a_request_is_queued() -> None:
     rig = Rig(places=1)
-    grants = [rig.push(n, f"{n}") for n in range(3)]
+    attempts = [rig.push(n, f"{n}") for n in range(3)]
     rig.run(latency=2.0)
-    assert waits(*grants) == [(0.0, 0.0), (2.0, 0.0), (4.0, 0.0)]
+    assert waits(*attempts) == [(0.0, 0.0), (2.0, 0.0), (4.0, 0.0)]
 
 
 def test_c12_it_is_queued_from_when_its_scope_opens_to_when_a_place_is_free() -> None:
@@ -41,15 +41,15 @@ def test_c12_it_is_queued_from_when_its_scope_opens_to_when_a_place_is_free() ->
     second = rig.push("second", "a")
     rig.push("long", "b")
     rig.at(1.0, lambda: void(rig.push("longer", "c")))
-    rig.run(latency=lambda grant: {"first": 0.5, "long": 10.0, "longer": 20.0}.get(grant.request, 1.0))
+    rig.run(latency=lambda attempt: {"first": 0.5, "long": 10.0, "longer": 20.0}.get(attempt.request, 1.0))
     assert waits(second) == [(7.5, 2.5)]  # until 0.5 there was no place, and so nobody asked the scope
 
 
 def test_c12_a_full_scope_throttles() -> None:
     rig = Rig(default=Limits(concurrency=1))
-    grants = [rig.push(n, "a") for n in range(2)]
+    attempts = [rig.push(n, "a") for n in range(2)]
     rig.run(latency=2.0)
-    assert waits(*grants) == [(0.0, 0.0), (0.0, 2.0)]
+    assert waits(*attempts) == [(0.0, 0.0), (0.0, 2.0)]
 
 
 def test_c12_of_two_lines_at_one_open_scope_the_one_whose_turn_it_is_not_is_queued() -> None:
@@ -58,17 +58,17 @@ def test_c12_of_two_lines_at_one_open_scope_the_one_whose_turn_it_is_not_is_queu
     one, two = rig.push("one", "shared", origin="one"), rig.push("two", "shared", origin="two")
     rig.push("long", "elsewhere")
     rig.at(1.5, lambda: void(rig.push("urgent", "there", priority=1)))
-    rig.run(latency=lambda grant: {"long": 50.0, "short": 2.0, "urgent": 5.0}.get(grant.request, 1.0))
+    rig.run(latency=lambda attempt: {"long": 50.0, "short": 2.0, "urgent": 5.0}.get(attempt.request, 1.0))
     assert waits(one, two) == [(5.0, 2.0), (5.0, 3.0)]  # from 2 to 7 the scope was open, and all places were taken
 
 
 def test_c12_robots_txt_throttles() -> None:
     rig = Rig()
     rig.scheduler.close_gate("o")
-    grant = rig.push(0, "a", origin="o")
+    attempt = rig.push(0, "a", origin="o")
     rig.at(7.0, lambda: rig.scheduler.open_gate("o", rig.now))
     rig.run()
-    assert waits(grant) == [(0.0, 7.0)]
+    assert waits(attempt) == [(0.0, 7.0)]
 
 
 def test_c12_a_time_of_its_own_throttles_and_what_it_meets_then_adds_to_it() -> None:
@@ -81,24 +81,24 @@ def test_c12_a_time_of_its_own_throttles_and_what_it_meets_then_adds_to_it() -> 
 
 def test_c12_a_quota_throttles_all_that_wait_for_it() -> None:
     rig = Rig(default=Limits(concurrency=8, quota=1, window=60.0))
-    grants = [rig.push(n, "a") for n in range(2)]
+    attempts = [rig.push(n, "a") for n in range(2)]
     rig.run(latency=1.0)
-    assert waits(*grants) == [(0.0, 0.0), (0.0, 60.0)]
+    assert waits(*attempts) == [(0.0, 0.0), (0.0, 60.0)]
 
 
 def test_c12_a_request_that_was_found_before_it_was_pushed_was_queued_meanwhile() -> None:
     rig = Rig(default=SLOW)
     rig.now = 5.0
-    grant = rig.push(0, "a", found_at=1.0)
+    attempt = rig.push(0, "a", found_at=1.0)
     rig.run()
-    assert waits(grant) == [(4.0, 0.0)]
+    assert waits(attempt) == [(4.0, 0.0)]
 
 
 def test_c12_one_that_came_last_and_goes_first_was_not_throttled_for_longer_than_it_was_there() -> None:
     rig = Rig(default=Limits(concurrency=1))
     rig.push("busy", "a")
     patient = rig.push("patient", "a")
-    urgent: list[Grant] = []
+    urgent: list[Attempt] = []
     rig.at(9.0, lambda: urgent.append(rig.push("urgent", "a", priority=1)))
     rig.run(latency=10.0)
     assert waits(*urgent, patient) == [(0.0, 1.0), (10.0, 10.0)]
@@ -113,12 +113,12 @@ def test_c12_both_together_are_all_the_time_that_a_request_waited(
     asked: list[tuple[int, int, float]], places: int, latency: float
 ) -> None:
     rig = Rig(default=Limits(concurrency=2, delay=0.7), places=places)
-    grants = [
+    attempts = [
         rig.push(n, *{f"{scope}", f"{other}"}, priority=other, not_before=not_before)
         for n, (scope, other, not_before) in enumerate(asked)
     ]
     rig.run(latency=latency)
-    for grant in grants:
-        assert grant.throttled >= 0.0
-        assert grant.queued >= 0.0
-        assert round(grant.queued + grant.throttled, 6) == round(grant.granted_at, 6)
+    for attempt in attempts:
+        assert attempt.throttled >= 0.0
+        assert attempt.queued >= 0.0
+        assert round(attempt.queued + attempt.throttled, 6) == round(attempt.granted_at, 6)

@@ -18,7 +18,7 @@ from tests.servers.nginx import Nginx, running
 from tests.watched_crawl import crawl_with
 from trawl.engine import Crawl
 from trawl.http import Outcome
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 
@@ -112,9 +112,9 @@ class Watching:
         self.sends: list[tuple[str, float]] = []
         self.latest = 0.0
 
-    def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
+    def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
         if outcome is None:
-            self.sends.append((grant.request.url, now))
+            self.sends.append((attempt.request.url, now))
 
     async def watch(self, crawl: Crawl) -> None:
         while True:

@@ -23,7 +23,7 @@ from tests.servers.nginx import Hit, Nginx, running, unavailable
 from tests.servers.walk import reachable
 from trawl._run import CrawlResult, crawl_with
 from trawl.http import Outcome
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.settings import Layer, load
 
 pytestmark = pytest.mark.servers
@@ -135,9 +135,9 @@ async def test_a_crawl_of_ten_hosts_keeps_each_ones_delay_and_uses_it(
     names = LoopbackNames()
     sent: dict[str, list[float]] = defaultdict(list)
 
-    def record(grant: Grant, outcome: Outcome | None, now: float) -> None:
+    def record(attempt: Attempt, outcome: Outcome | None, now: float) -> None:
         if outcome is None:
-            sent[urlsplit(grant.request.url).netloc].append(now)
+            sent[urlsplit(attempt.request.url).netloc].append(now)
 
     settings = load(
         Layer("test", {"DOWNLOAD_DELAY": DELAY, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "RANDOMIZE_DOWNLOAD_DELAY": False})

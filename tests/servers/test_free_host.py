@@ -14,7 +14,7 @@ from tests.servers.nginx import Nginx, running
 from tests.watched_crawl import crawl_with
 from trawl.engine import Crawl
 from trawl.http import Outcome
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.settings import Layer, load
 
 pytestmark = pytest.mark.servers
@@ -72,8 +72,8 @@ class FreeHost:
         self.others = 0
         self._done = trio.Event()
 
-    def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
-        if FREE not in grant.request.url:
+    def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
+        if FREE not in attempt.request.url:
             self.others += outcome is not None
             return
         (self.sent if outcome is None else self.ended).append(now)

@@ -13,10 +13,10 @@ import attrs
 from trawl.clock import WallClock
 from trawl.errors import DownloadError
 from trawl.http import Headers, Outcome, Request, Response
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.throttling import Scope, Throttle, ThrottlingSettings
 
-__all__ = ["EXACT", "Answer", "Bucket", "Drive", "Send", "answer", "grant_of", "sent_grant", "throttle_of"]
+__all__ = ["EXACT", "Answer", "Bucket", "Drive", "Send", "answer", "attempt_of", "sent_attempt", "throttle_of"]
 
 EXACT: Mapping[str, Any] = {"randomize_download_delay": False, "backoff_jitter": 0}
 """Settings without any jitter."""
@@ -48,7 +48,7 @@ def _class_of(manager: Any) -> type:
     return type("Made", (type(manager),), {"from_crawler": classmethod(lambda cls, crawl: manager)})
 
 
-def sent_grant(
+def sent_attempt(
     request: Request,
     scopes: tuple[tuple[str, float | None], ...],
     steps: tuple[int, ...] = (),
@@ -56,11 +56,11 @@ def sent_grant(
     slots: tuple[int, ...] = (),
     *,
     is_exempt: bool = False,
-) -> Grant:
+) -> Attempt:
     """Return a request that was granted and sent at ``now``."""
-    grant = Grant(request, scopes, is_exempt=is_exempt)
-    grant.steps, grant.slots, grant.granted_at, grant.sent_at = steps, slots, now, now
-    return grant
+    attempt = Attempt(request, scopes, is_exempt=is_exempt)
+    attempt.steps, attempt.slots, attempt.granted_at, attempt.sent_at = steps, slots, now, now
+    return attempt
 
 
 @attrs.frozen
@@ -102,8 +102,8 @@ class Bucket:
         return Answer(latency=self.latency)
 
 
-def grant_of(throttle: Throttle, request: Request, now: float = 0.0) -> Grant:
-    """Return a grant that takes its scopes and is sent at ``now``."""
+def attempt_of(throttle: Throttle, request: Request, now: float = 0.0) -> Attempt:
+    """Return an attempt that takes its scopes and is sent at ``now``."""
     charges = throttle.resolver.of_nowait(request)
     assert charges is not None
     throttle.admitted(request, charges)
@@ -115,7 +115,7 @@ def grant_of(throttle: Throttle, request: Request, now: float = 0.0) -> Grant:
         if is_exempt
         else tuple(_taken(scope, now, amount) for scope, (_, amount) in zip(scopes, charges, strict=True))
     )
-    return sent_grant(request, charges, steps, now, slots, is_exempt=is_exempt)
+    return sent_attempt(request, charges, steps, now, slots, is_exempt=is_exempt)
 
 
 def _taken(scope: Scope, now: float, amount: float | None) -> int:
@@ -126,38 +126,38 @@ def _taken(scope: Scope, now: float, amount: float | None) -> int:
 
 def answer(
     throttle: Throttle,
-    grant: Grant,
+    attempt: Attempt,
     now: float,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
     error: DownloadError | None = None,
 ) -> Outcome:
     """Pass the end of a send to the throttle, and release its places."""
-    outcome = outcome_of(grant, now, status, headers, error)
-    assert throttle.record_outcome_nowait(grant, outcome, now)
-    give_back(throttle, grant, now)
+    outcome = outcome_of(attempt, now, status, headers, error)
+    assert throttle.record_outcome_nowait(attempt, outcome, now)
+    give_back(throttle, attempt, now)
     return outcome
 
 
 def outcome_of(
-    grant: Grant,
+    attempt: Attempt,
     now: float,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
     error: DownloadError | None = None,
 ) -> Outcome:
     """Return the outcome of a send."""
-    request, sent_at = grant.request, grant.sent_at or 0.0
+    request, sent_at = attempt.request, attempt.sent_at or 0.0
     response = None if error else Response(request.url, status, Headers(headers or {}), b"", request)
     return Outcome(
-        request, response=response, error=error, started_at=sent_at, sent_at=grant.sent_at,
+        request, response=response, error=error, started_at=sent_at, sent_at=attempt.sent_at,
         first_byte_at=None if error else now, ended_at=now,
     )  # fmt: skip
 
 
-def give_back(throttle: Throttle, grant: Grant, now: float) -> None:
+def give_back(throttle: Throttle, attempt: Attempt, now: float) -> None:
     """Release the places of a send."""
-    for (id, amount), slot in zip(grant.scopes, grant.slots, strict=False):
+    for (id, amount), slot in zip(attempt.scopes, attempt.slots, strict=False):
         scope = throttle.scope(id, now)
         if scope.full:  # as in a lane: the next request has waited for this
             scope.waits.opened(now, scope.full)
@@ -187,7 +187,7 @@ class Drive:
         self.ended: dict[str, str] = {}
         self.now = 0.0
         self._counts: dict[str, int] = {}
-        self._flying: list[tuple[float, int, Grant, Answer]] = []
+        self._flying: list[tuple[float, int, Attempt, Answer]] = []
 
     def push(self, *requests: Request) -> None:
         """Queue requests, and determine their scopes once."""
@@ -239,19 +239,19 @@ class Drive:
         )
         if at > self.now:
             return at
-        if self.throttle.refused(sent_grant(request, charges), self.now):
+        if self.throttle.refused(sent_attempt(request, charges), self.now):
             self.ended[request.url] = "refused"
             return at
-        grant = grant_of(self.throttle, request, self.now)
+        attempt = attempt_of(self.throttle, request, self.now)
         reply = self.server(request, self.now)
         status = 0 if reply.error else reply.status
-        self.sends.append(Send(self.now, request.url, grant.slots[0] if grant.slots else 0, status))
-        heapq.heappush(self._flying, (self.now + reply.latency, len(self.sends), grant, reply))
+        self.sends.append(Send(self.now, request.url, attempt.slots[0] if attempt.slots else 0, status))
+        heapq.heappush(self._flying, (self.now + reply.latency, len(self.sends), attempt, reply))
         return at
 
-    def _hear(self, grant: Grant, reply: Answer) -> None:
-        outcome = answer(self.throttle, grant, self.now, reply.status, reply.headers, reply.error)
-        url = grant.request.url
+    def _hear(self, attempt: Attempt, reply: Answer) -> None:
+        outcome = answer(self.throttle, attempt, self.now, reply.status, reply.headers, reply.error)
+        url = attempt.request.url
         if reply.error is None and reply.status < 400:
             self.ended[url] = "done"
             return
@@ -260,4 +260,4 @@ class Drive:
         if self._counts.get(url, 0) > self.retries:
             self.ended[url] = "failed"
         elif self.endless is None or url != self.endless.url:
-            self._pending.append((grant.request, grant.scopes))
+            self._pending.append((attempt.request, attempt.scopes))

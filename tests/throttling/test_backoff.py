@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.throttling.driving import answer, grant_of, throttle_of
+from tests.throttling.driving import answer, attempt_of, throttle_of
 from trawl.errors import ConnectTimeout, SettingsError
 from trawl.http import Request
 from trawl.throttling.backoff import Backoff, BackoffState, Base, backoff_of
@@ -335,8 +335,8 @@ class Creeps(Stays):
 def test_b07_b18_a_long_pause_takes_no_endless_number_of_steps_back(cls: type, most: int, window: float) -> None:
     throttle = throttle_of(download_delay=1.0, throttling_scopes={A: {"backoff": {"cls": cls}}}, backoff_window=window)
     strategy = throttle.scope(A, 0.0).state.policy.backoff.own
-    answer(throttle, grant_of(throttle, Request(URL), 0.0), 0.0, 429)
-    answer(throttle, grant_of(throttle, Request(URL), 2.0), 2.0)
+    answer(throttle, attempt_of(throttle, Request(URL), 0.0), 0.0, 429)
+    answer(throttle, attempt_of(throttle, Request(URL), 2.0), 2.0)
     throttle.next_change(1e7)
     assert 0 < strategy.asked <= most
     assert throttle.scope(A, 1e7).delay == pytest.approx(2.0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.throttling.driving import answer, grant_of, outcome_of, throttle_of
+from tests.throttling.driving import answer, attempt_of, outcome_of, throttle_of
 from trawl.http import Request
 from trawl.throttling import Throttle
 
@@ -40,8 +40,8 @@ def opening_times(throttle: Throttle, answers: Sequence[Heard]) -> list[float]:
     for each in answers:
         now += each.after
         throttle.next_change(now)
-        grant = grant_of(throttle, PAGE, now)
-        answer(throttle, grant, now, each.status, {"Retry-After": str(each.wish)} if each.wish else {})
+        attempt = attempt_of(throttle, PAGE, now)
+        answer(throttle, attempt, now, each.status, {"Retry-After": str(each.wish)} if each.wish else {})
         opens.append(max(now, throttle.scope(A, now).earliest_at(now)))
     return opens
 
@@ -73,8 +73,8 @@ def test_never_faster_than_configured_whatever_is_heard(answers: list[Heard], ba
     for each in answers:
         now += each.after
         throttle.next_change(now)
-        grant = grant_of(throttle, PAGE, now)
-        answer(throttle, grant, now, each.status, {"Retry-After": str(each.wish)} if each.wish else {})
+        attempt = attempt_of(throttle, PAGE, now)
+        answer(throttle, attempt, now, each.status, {"Retry-After": str(each.wish)} if each.wish else {})
         scope = throttle.scope(A, now)
         assert scope.delay >= base
         assert 1 <= scope.concurrency <= 4
@@ -84,11 +84,11 @@ def test_h04_a_delay_that_autothrottle_made_longer_holds_beside_slots_that_were_
     throttle = throttle_of(
         autothrottle_enabled=True, autothrottle_start_delay=1.0, backoff_max_delay=1.0, concurrent_requests_per_domain=8
     )
-    grant = grant_of(throttle, PAGE, 0.0)
-    answer(throttle, grant, 0.1, 429)
+    attempt = attempt_of(throttle, PAGE, 0.0)
+    answer(throttle, attempt, 0.1, 429)
     scope = throttle.scope(A, 0.1)
     assert (scope.delay, scope.concurrency) == (1.0, 4)
-    slow = grant_of(throttle, PAGE, 10.0)
+    slow = attempt_of(throttle, PAGE, 10.0)
     outcome = attrs.evolve(outcome_of(slow, 16.0), first_byte_at=16.0)
     throttle.record_outcome_nowait(slow, outcome, 16.0)
     assert scope.delay == pytest.approx(6.0)
@@ -97,7 +97,7 @@ def test_h04_a_delay_that_autothrottle_made_longer_holds_beside_slots_that_were_
 
 def test_h15_a_quick_page_of_200_that_is_a_trigger_does_not_lower_the_delay() -> None:
     throttle = throttle_of(autothrottle_enabled=True, autothrottle_start_delay=4.0, backoff_http_codes=[200])
-    answer(throttle, grant_of(throttle, PAGE, 0.0), 0.01)
+    answer(throttle, attempt_of(throttle, PAGE, 0.0), 0.01)
     assert throttle.scope(A, 0.01).state.auto == 4.0
 
 
@@ -105,6 +105,6 @@ def test_c05_autothrottle_leaves_a_scope_that_ramps_up_alone(caplog: pytest.LogC
     throttle = throttle_of(autothrottle_enabled=True, autothrottle_debug=True, throttling_scopes={A: {"rampup": True}})
     before = throttle.scope(A, 0.0).state.auto
     with caplog.at_level("INFO", "trawl.throttling"):
-        answer(throttle, grant_of(throttle, PAGE, 0.0), 20.0)
+        answer(throttle, attempt_of(throttle, PAGE, 0.0), 20.0)
     assert throttle.scope(A, 20.0).state.auto == before
     assert not caplog.records

@@ -13,10 +13,10 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.throttling.driving import give_back, grant_of, outcome_of, throttle_of
+from tests.throttling.driving import attempt_of, give_back, outcome_of, throttle_of
 from trawl.errors import ConnectTimeout, DownloadError, TLSFailed
 from trawl.http import Headers, Outcome, Request, Response
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 from trawl.throttling import Throttle, ThrottlingManager
 from trawl.throttling.managers import awaited, is_overridden
 from trawl.throttling.scopes import ScopeAmounts
@@ -81,17 +81,17 @@ def passing(names: Sequence[str], is_async: bool) -> ThrottlingManager:
     return manager
 
 
-def sent(throttle: Throttle, request: Request, now: float) -> Grant:
+def sent(throttle: Throttle, request: Request, now: float) -> Attempt:
     """A request that takes the scopes that its manager names, and is sent."""
     charges: ScopeAmounts = at_once(throttle.resolver.of(request))
-    return grant_of(throttle, request.replace(meta={**request.meta, "throttling_scopes": dict(charges)}), now)
+    return attempt_of(throttle, request.replace(meta={**request.meta, "throttling_scopes": dict(charges)}), now)
 
 
-def heard(throttle: Throttle, grant: Grant, outcome: Outcome, now: float) -> None:
+def heard(throttle: Throttle, attempt: Attempt, outcome: Outcome, now: float) -> None:
     """Let a throttle hear an outcome, and give the places back."""
-    if not throttle.record_outcome_nowait(grant, outcome, now):
-        at_once(throttle.record_outcome(grant, outcome, now))
-    give_back(throttle, grant, now)
+    if not throttle.record_outcome_nowait(attempt, outcome, now):
+        at_once(throttle.record_outcome(attempt, outcome, now))
+    give_back(throttle, attempt, now)
 
 
 def told(throttle: Throttle, history: Sequence[Heard]) -> list[object]:
@@ -102,11 +102,11 @@ def told(throttle: Throttle, history: Sequence[Heard]) -> list[object]:
         now += each.after
         throttle.next_change(now)
         meta = {} if each.scopes is None else {"throttling_scopes": each.scopes}
-        grant = sent(throttle, PAGE.replace(meta=meta), now)
+        attempt = sent(throttle, PAGE.replace(meta=meta), now)
         error = None if each.error is None else each.error("it failed")
-        outcome = outcome_of(grant, now, each.status, each.headers, error)
-        heard(throttle, grant, outcome, now)
-        seen.append((grant.scopes, outcome.is_trigger, outcome.is_excused, outcome.pause))
+        outcome = outcome_of(attempt, now, each.status, each.headers, error)
+        heard(throttle, attempt, outcome, now)
+        seen.append((attempt.scopes, outcome.is_trigger, outcome.is_excused, outcome.pause))
         seen += [attrs.astuple(report, recurse=False)[:7] for report in throttle.report(now)]
         for id in (A, "api", "slow"):
             scope = throttle.scope(id, now)
@@ -184,23 +184,23 @@ class Run:
 def run(words: Sequence[Any], pages: int, latency: float) -> Run:
     """Send so many pages of one host, each as soon as it may go, under a manager that says these words."""
     throttle = throttle_saying(words)
-    made, now, flying = Run(), 0.0, list[tuple[float, int, Grant]]()
+    made, now, flying = Run(), 0.0, list[tuple[float, int, Attempt]]()
     at_once(throttle.begin(now))
     while len(made.heard) < pages:
         scope = throttle.scope(A, now)
         at = scope.earliest_at(now) if len(made.sends) < pages else inf
         if at <= now:
-            grant = sent(throttle, PAGE, now)
-            heapq.heappush(flying, (now + latency, len(made.sends), grant))
+            attempt = sent(throttle, PAGE, now)
+            heapq.heappush(flying, (now + latency, len(made.sends), attempt))
             made.sends.append(now)
             made.most = max(made.most, scope.in_flight)
             continue
         now = min(max(at, now), flying[0][0] if flying else inf, max(throttle.next_change(now), now))
         assert now < inf, "stuck"
         while flying and flying[0][0] <= now:
-            grant = heapq.heappop(flying)[2]
+            attempt = heapq.heappop(flying)[2]
             made.heard.append((now, words[len(made.heard)] if len(made.heard) < len(words) else None))
-            heard(throttle, grant, outcome_of(grant, now), now)
+            heard(throttle, attempt, outcome_of(attempt, now), now)
     return made
 
 
@@ -254,8 +254,8 @@ def said(words: Sequence[Any]) -> Any:
     for number in range(len(words)):
         now = 5.0 * number
         throttle.next_change(now)
-        grant = sent(throttle, PAGE, now)
-        heard(throttle, grant, outcome_of(grant, now), now)
+        attempt = sent(throttle, PAGE, now)
+        heard(throttle, attempt, outcome_of(attempt, now), now)
         yield now, throttle
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from tests.throttling.driving import Answer, Bucket, Drive, answer, grant_of, throttle_of
+from tests.throttling.driving import Answer, Bucket, Drive, answer, attempt_of, throttle_of
 from trawl.http import Request
 from trawl.throttling.rampup import RampupPolicy, RampupState
 
@@ -257,7 +257,7 @@ def test_c01_it_is_off_by_default_and_c05_never_faster_than_a_crawl_delay() -> N
 
 def test_c05_headers_hold_the_next_send_as_always() -> None:
     throttle = throttle_of(**ramped(5.0))
-    answer(throttle, grant_of(throttle, PAGE), 0.1, 429, {"Retry-After": "9"})
+    answer(throttle, attempt_of(throttle, PAGE), 0.1, 429, {"Retry-After": "9"})
     scope = throttle.scope(A, 0.1)
     assert scope.earliest_at(0.1) == 9.1
     assert scope.delay == 1.0  # one trigger is within the target
@@ -301,7 +301,7 @@ def test_c05_however_often_it_falls_the_delay_stays_within_reason(
     scope = throttle.scope(A, 0.0)
     for number in range(100):  # refused again and again, each time anew: requests that pass the scope by may do that
         now = 0.01 * number
-        answer(throttle, grant_of(throttle, PAGE.replace(meta={"dont_throttle": True}), now), now, 429)
+        answer(throttle, attempt_of(throttle, PAGE.replace(meta={"dont_throttle": True}), now), now, 429)
     assert scope.delay == pytest.approx(longest)
     assert scope.delay_per_slot <= 2 * longest
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.throttling.driving import answer, give_back, grant_of, throttle_of
+from tests.throttling.driving import answer, attempt_of, give_back, throttle_of
 from trawl.http import Request
 from trawl.throttling.reasons import add_wasted_send
 
@@ -17,12 +17,12 @@ def test_c04_sends_that_met_dead_connections_are_among_those_that_the_delay_let_
     for second in range(61):
         now = float(second)
         throttle.next_change(now)
-        grant = grant_of(throttle, PAGE, now)
+        attempt = attempt_of(throttle, PAGE, now)
         if second % 2:  # the server lets no connection be used twice
             add_wasted_send([throttle.scope(A, now)], now)
-            give_back(throttle, grant, now + 0.1)
+            give_back(throttle, attempt, now + 0.1)
         else:
-            answer(throttle, grant, now + 0.1)
+            answer(throttle, attempt, now + 0.1)
     throttle.next_change(61.0)
     assert throttle.scope(A, 61.0).delay < 1.0
     [report] = throttle.report(61.0)

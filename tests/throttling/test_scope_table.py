@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.throttling.driving import answer, grant_of, throttle_of
+from tests.throttling.driving import answer, attempt_of, throttle_of
 from trawl.http import Request
 from trawl.throttling import Scope, ThrottlingScopeManager, ThrottlingSettings
 from trawl.throttling.scope_table import ScopePolicies, ScopeTable
@@ -120,5 +120,5 @@ def test_e17_a_class_with_from_crawler_is_made_by_it() -> None:
     throttle = throttle_of(throttling_scope_manager=FromCrawler, crawl="the crawl")
     manager = throttle.scope("a.example", 0.0).state.manager
     assert (manager.crawl, manager.id) == ("the crawl", "a.example")
-    answer(throttle, grant_of(throttle, Request("http://a.example/")), 0.0, 429)
+    answer(throttle, attempt_of(throttle, Request("http://a.example/")), 0.0, 429)
     assert throttle.scope("a.example", 0.0).delay == 2.0  # the default's word is "as configured"

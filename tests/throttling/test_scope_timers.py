@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from tests.throttling.driving import answer, grant_of, throttle_of
+from tests.throttling.driving import answer, attempt_of, throttle_of
 from trawl.http import Request
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.scope import Scope
@@ -56,6 +56,6 @@ def test_a_throttle_that_is_patient_for_days_remembers_no_past_triggers() -> Non
     request = Request("http://a.example/")
     for now in range(0, 5_000, 2):
         for at, status in ((now, 503), (now + 1, 200)):
-            answer(throttle, grant_of(throttle, request, at), at, status)
+            answer(throttle, attempt_of(throttle, request, at), at, status)
             throttle.tick(at)
     assert len(throttle._timers) < 200

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.throttling.driving import Answer, Bucket, Drive, answer, grant_of, outcome_of, sent_grant, throttle_of
+from tests.throttling.driving import Answer, Bucket, Drive, answer, attempt_of, outcome_of, sent_attempt, throttle_of
 from trawl.errors import BodyTooLarge, ConnectFailed, ReadTimeout, SettingsError, TLSFailed
 from trawl.http import Request
 from trawl.throttling import Scope, Throttle, ThrottlingManager
@@ -21,7 +21,7 @@ def request(path: str = "/", host: str = A, **meta: Any) -> Request:
 
 
 def send(throttle: Throttle, now: float, status: int = 200, latency: float = 0.0, **given: Any) -> None:
-    answer(throttle, grant_of(throttle, request(), now), now + latency, status, **given)
+    answer(throttle, attempt_of(throttle, request(), now), now + latency, status, **given)
 
 
 # -- which scopes
@@ -122,7 +122,7 @@ def test_b01_other_answers_do_not_back_off(status: int) -> None:
 
 def test_b02_exceptions_back_off() -> None:
     throttle = throttle_of()
-    outcome = answer(throttle, grant_of(throttle, request()), 30.0, error=ReadTimeout("no answer"))
+    outcome = answer(throttle, attempt_of(throttle, request()), 30.0, error=ReadTimeout("no answer"))
     assert outcome.response is None
     assert throttle.scope(A, 30.0).delay == 2.0
     assert "ReadTimeout of http://a.example/" in throttle.scope(A, 30.0).reason(30.0).source
@@ -130,9 +130,9 @@ def test_b02_exceptions_back_off() -> None:
 
 def test_b19_p5_eight_refusals_at_once_are_one_step_and_the_next_one_is_another() -> None:
     throttle = throttle_of(concurrent_requests_per_domain=8, download_delay=1.0, download_delay_per_slot=0.0)
-    entries = [grant_of(throttle, request(f"/{n}"), 0.0) for n in range(8)]
-    for grant in entries:
-        answer(throttle, grant, 0.1, 429)
+    entries = [attempt_of(throttle, request(f"/{n}"), 0.0) for n in range(8)]
+    for attempt in entries:
+        answer(throttle, attempt, 0.1, 429)
     assert throttle.scope(A, 0.1).delay == 2.0
     send(throttle, 3.0, 429)
     assert throttle.scope(A, 3.0).delay == 4.0
@@ -141,16 +141,16 @@ def test_b19_p5_eight_refusals_at_once_are_one_step_and_the_next_one_is_another(
 def test_b10_b11_all_scopes_of_the_request_back_off_and_no_other() -> None:
     throttle = throttle_of()
     throttle.scope("c.example", 0.0)
-    grant = grant_of(throttle, request(throttling_scopes=["a.example", "b.example"]))
-    answer(throttle, grant, 0.0, 503)
+    attempt = attempt_of(throttle, request(throttling_scopes=["a.example", "b.example"]))
+    answer(throttle, attempt, 0.0, 503)
     assert [throttle.scope(id, 0.0).delay for id in ("a.example", "b.example", "c.example")] == [2.0, 2.0, 1.0]
 
 
 def test_b14_only_the_scopes_for_which_it_is_a_trigger_back_off() -> None:
     throttle = throttle_of(throttling_scopes={"api": {"delay": 1.0, "backoff": {"http_codes": [418]}}})
-    answer(throttle, grant_of(throttle, request(throttling_scopes=["api", A])), 0.0, 429)
+    answer(throttle, attempt_of(throttle, request(throttling_scopes=["api", A])), 0.0, 429)
     assert [throttle.scope(id, 0.0).delay for id in ("api", A)] == [1.0, 2.0]
-    answer(throttle, grant_of(throttle, request(throttling_scopes=["api", A]), 9.0), 9.0, 418)
+    answer(throttle, attempt_of(throttle, request(throttling_scopes=["api", A]), 9.0), 9.0, 418)
     assert [throttle.scope(id, 9.0).delay for id in ("api", A)] == [2.0, 2.0]
 
 
@@ -225,7 +225,7 @@ def test_d01_d06_a_header_holds_the_scope_and_the_standing_delay_takes_one_step(
 
 def test_d06_a_longer_header_in_the_same_incident_still_counts() -> None:
     throttle = throttle_of(concurrent_requests_per_domain=2)
-    first, second = (grant_of(throttle, request(f"/{n}")) for n in range(2))
+    first, second = (attempt_of(throttle, request(f"/{n}")) for n in range(2))
     answer(throttle, first, 0.0, 429, {"Retry-After": "7"})
     answer(throttle, second, 1.0, 429, {"Retry-After": "20"})
     assert (throttle.scope(A, 1.0).delay, throttle.scope(A, 1.0).earliest_at(1.0)) == (2.0, 21.0)
@@ -253,14 +253,14 @@ def test_d05_the_cap_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> No
 def test_b20_r12_a_429_or_a_hint_never_counts() -> None:
     throttle = throttle_of()
     send(throttle, 0.0)
-    assert answer(throttle, grant_of(throttle, request(), 1.0), 1.0, 429).is_excused
-    assert answer(throttle, grant_of(throttle, request(), 9.0), 9.0, 503, {"Retry-After": "3"}).is_excused
+    assert answer(throttle, attempt_of(throttle, request(), 1.0), 1.0, 429).is_excused
+    assert answer(throttle, attempt_of(throttle, request(), 9.0), 9.0, 503, {"Retry-After": "3"}).is_excused
 
 
 def test_b20_an_answer_that_is_no_trigger_is_not_excused() -> None:
     throttle = throttle_of()
-    assert not answer(throttle, grant_of(throttle, request()), 0.0, 500).is_excused
-    assert not answer(throttle, grant_of(throttle, request(), 2.0), 2.0, error=BodyTooLarge("big")).is_excused
+    assert not answer(throttle, attempt_of(throttle, request()), 0.0, 500).is_excused
+    assert not answer(throttle, attempt_of(throttle, request(), 2.0), 2.0, error=BodyTooLarge("big")).is_excused
 
 
 def test_b20_one_bad_page_on_a_healthy_host_ends_after_its_retries() -> None:
@@ -296,7 +296,7 @@ def test_b20_a_host_that_was_never_there_ends_each_request_after_its_retries() -
 def test_b20_a_certificate_that_is_refused_is_no_outage() -> None:
     throttle = throttle_of()
     send(throttle, 0.0)
-    assert not answer(throttle, grant_of(throttle, request(), 5.0), 5.0, error=TLSFailed("expired")).is_excused
+    assert not answer(throttle, attempt_of(throttle, request(), 5.0), 5.0, error=TLSFailed("expired")).is_excused
 
 
 def test_b20_r13_a_host_that_refuses_for_ever_is_given_up_once_and_starts_afresh(
@@ -312,16 +312,16 @@ def test_b20_r13_a_host_that_refuses_for_ever_is_given_up_once_and_starts_afresh
     assert throttle.scope(A, drive.now).delay == 1.0
     later = request("/later")
     throttle.admitted(later, ((A, None),))
-    assert throttle.refused(sent_grant(later, ((A, None),)), drive.now) is None
-    assert throttle.refused(sent_grant(request("/old"), ((A, None),)), drive.now) == "refused"
+    assert throttle.refused(sent_attempt(later, ((A, None),)), drive.now) is None
+    assert throttle.refused(sent_attempt(request("/old"), ((A, None),)), drive.now) == "refused"
     late = drive.now + 100.0  # it had its own time
-    assert throttle.refused(sent_grant(request("/old"), ((A, None),)), late) == "refused"
+    assert throttle.refused(sent_attempt(request("/old"), ((A, None),)), late) == "refused"
 
 
 def test_e21_an_exempt_requests_429_still_backs_its_scopes_off() -> None:
     throttle = throttle_of()
-    grant = grant_of(throttle, request(dont_throttle=True))
-    answer(throttle, grant, 0.0, 429)
+    attempt = attempt_of(throttle, request(dont_throttle=True))
+    answer(throttle, attempt, 0.0, 429)
     scope = throttle.scope(A, 0.0)
     assert (scope.delay, scope.grants) == (2.0, 0)
 
@@ -352,10 +352,10 @@ async def hear(throttle: Throttle, now: float, status: int = 200, **headers: str
     slots = [scope.take(now, amount or 1.0) for scope, (_, amount) in zip(scopes, charges, strict=True)]
     for scope, slot, (_, amount) in zip(scopes, slots, charges, strict=True):
         scope.sent(slot, now, amount or 1.0)
-    grant = sent_grant(request(), charges, tuple(scope.step for scope in scopes), now)
-    outcome = outcome_of(grant, now, status, {key.replace("_", "-"): value for key, value in headers.items()})
-    assert not throttle.record_outcome_nowait(grant, outcome, now)
-    await throttle.record_outcome(grant, outcome, now)
+    attempt = sent_attempt(request(), charges, tuple(scope.step for scope in scopes), now)
+    outcome = outcome_of(attempt, now, status, {key.replace("_", "-"): value for key, value in headers.items()})
+    assert not throttle.record_outcome_nowait(attempt, outcome, now)
+    await throttle.record_outcome(attempt, outcome, now)
     for scope, slot in zip(scopes, slots, strict=True):
         scope.give(slot)
 
@@ -475,7 +475,7 @@ def test_e17_e18_g11_each_scope_has_one_manager_made_with_its_merged_configurati
     send(throttle, 11.0, headers={"X-Blocked": "1"})
     assert scope.earliest_at(11.0) == 31.0
     outcomes = [
-        answer(throttle, grant_of(throttle, request(), 40.0 + n), 40.0 + n, status)
+        answer(throttle, attempt_of(throttle, request(), 40.0 + n), 40.0 + n, status)
         for n, status in ((0, 429), (1, 503))
     ]
     assert [outcome.is_excused for outcome in outcomes] == [True, False]
@@ -537,8 +537,8 @@ def test_d09_a_host_that_its_requests_scopes_leave_out_is_warned_of_once(caplog:
     throttle = throttle_of()
     throttle.robots_delay(A, 3.0, 0.0)
     for now in (0.0, 5.0):
-        answer(throttle, grant_of(throttle, request(throttling_scopes="api"), now), now)
-        answer(throttle, grant_of(throttle, request(), now), now)
+        answer(throttle, attempt_of(throttle, request(throttling_scopes="api"), now), now)
+        answer(throttle, attempt_of(throttle, request(), now), now)
     assert ["leave the host out" in record.message for record in caplog.records] == [True]
 
 
@@ -585,11 +585,11 @@ def test_b20_a_request_of_two_scopes_is_no_retry_while_one_of_them_answers_nobod
     throttle = throttle_of()
     both, api = request("/both", throttling_scopes=[A, "api"]), request("/api", throttling_scopes="api")
     for n in range(6):
-        refused = answer(throttle, grant_of(throttle, both, 10.0 * n), 10.0 * n, 503)
+        refused = answer(throttle, attempt_of(throttle, both, 10.0 * n), 10.0 * n, 503)
         assert (refused.is_trigger, refused.is_excused) == (True, True)
-        answer(throttle, grant_of(throttle, api, 10.0 * n + 5.0), 10.0 * n + 5.0)
+        answer(throttle, attempt_of(throttle, api, 10.0 * n + 5.0), 10.0 * n + 5.0)
     send(throttle, 70.0)  # now both have
-    assert not answer(throttle, grant_of(throttle, both, 80.0), 80.0, 503).is_excused
+    assert not answer(throttle, attempt_of(throttle, both, 80.0), 80.0, 503).is_excused
 
 
 def test_b20_a_scope_that_its_own_refusals_keep_silent_is_given_up_all_the_same() -> None:
@@ -652,8 +652,8 @@ def test_r10_b06_a_wish_at_the_cap_is_lengthened_too_so_that_not_all_come_back_a
     ends = set()
     for host in ("a.example", "b.example", "c.example"):
         throttle = throttle_of(backoff_jitter=0.1, backoff_max_delay=300.0)
-        grant = grant_of(throttle, request(host=host), 0.0)
-        answer(throttle, grant, 0.0, 429, {"Retry-After": asked})
+        attempt = attempt_of(throttle, request(host=host), 0.0)
+        answer(throttle, attempt, 0.0, 429, {"Retry-After": asked})
         ends.add(throttle.scope(host, 0.0).earliest_at(0.0))
     shortest = min(float(asked), 300.0)
     assert all(shortest < at <= shortest * 1.1 for at in ends)
@@ -812,7 +812,7 @@ def test_h02_it_moves_hosts_with_the_per_domain_delay_and_no_others() -> None:
 @pytest.mark.parametrize(("status", "meta"), [(404, {}), (429, {}), (200, {"autothrottle_dont_adjust_delay": True})])
 def test_h05_h11_h15_r2_fast_errors_and_exempt_pages_lower_nothing(status: int, meta: dict[str, Any]) -> None:
     throttle = throttle_of(**AUTO)
-    answer(throttle, grant_of(throttle, request(**meta)), 0.01, status)
+    answer(throttle, attempt_of(throttle, request(**meta)), 0.01, status)
     assert throttle.scope(A, 0.01).state.auto == 5.0
 
 

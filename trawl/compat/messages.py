@@ -22,7 +22,7 @@ from charset_normalizer import from_bytes
 from w3lib.encoding import resolve_encoding
 from w3lib.url import safe_url_string
 
-from trawl.engine.state import current_grant
+from trawl.engine.state import current_attempt
 from trawl.errors import IgnoreRequest, TrawlError
 from trawl.http import Fetch, Headers, Outcome, Replace, Request, Response, host_scope, kind_of
 from trawl.http.content import PRESCAN_BYTES, BodyText, decode_body
@@ -303,7 +303,9 @@ def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
     refer = Referrer(load_referrer_policy(settings.referrer_policy)).refer if settings.referer_enabled else None
 
     async def send(request: Request) -> Outcome:
-        if request.depth and (grant := current_grant.get()) is not None and grant.is_page:  # not for direct fetches
+        if (
+            request.depth and (attempt := current_attempt.get()) is not None and attempt.is_page
+        ):  # not for direct fetches
             request.meta["depth"] = request.depth
         try:
             with contained:

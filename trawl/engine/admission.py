@@ -4,22 +4,22 @@ Theory of operation. Every request, from any source, gets its scopes, its origin
 
     found on a page, given by start() ──► admit ─────► Record ─► frontier ─► leased ──┐
     its redirect, its retry, a Replace ─► successor ─► Record ─┬► frontier ─► leased ─┤
-    fetch(), robots.txt, theirs ────────► direct_grant ────────┴─────────► line_up ───┴─► Grant in the scheduler
+    fetch(), robots.txt, theirs ────────► direct_attempt ────────┴─────────► line_up ───┴─► Attempt in the scheduler
                                                                                             │ granted
     what the middleware hands to the wire ──► objection: not what was granted? another one ◄─┘
 
 A middleware sees a request only when it is granted, and may change it: another host, another session, a proxy that has
-a scope of a manager. Each request is therefore compared with its grant before it is sent (:meth:`Admission.objection`).
+a scope of a manager. So each request is compared with its attempt before it is sent (:meth:`Admission.objection`).
 If it needs other scopes, or an origin whose robots.txt is not read, it is not sent. It is queued again with its new
 scopes, and its middleware sees it again when these scopes allow it. A request that goes elsewhere each time (to a
-random mirror) would never match its grant. From the second time on it is therefore charged to all scopes that it has
+random mirror) would never match its attempt. From the second time on it is therefore charged to all scopes that it has
 needed so far, and sent when each of them allows it. If it keeps needing new scopes (a new subdomain each time), it ends
 with an error.
 
 The seen mark is set before the scopes are named, because a manager's ``get_scopes`` may await: if two tasks find the
 same link at once, only one may push it. If the request is not stored after all, its mark is removed.
 
-Length: all sources of requests share one path to a record or a grant, and the check before the send uses the same
+Length: all sources of requests share one path to a record or an attempt, and the check before the send uses the same
 rules.
 """
 
@@ -45,8 +45,8 @@ from trawl.frontier import MemoryFrontier, Record, ScopeAmounts
 from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
 from trawl.http.request import FINGERPRINT_BYTES
 from trawl.middleware.proxies import forget_chosen
-from trawl.scheduler import AdmissionRules, Grant, Scheduler
-from trawl.scheduler.grant import amounts_of
+from trawl.scheduler import AdmissionRules, Attempt, Scheduler
+from trawl.scheduler.attempt import amounts_of
 from trawl.throttling import Throttle
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ FOUND_TO = 0.001
 """Seconds. Requests found within this time share one time value, which saves memory."""
 
 MAX_SCOPES = 32
-"""Maximum number of scopes for a request that its middleware sends elsewhere at each grant. With more, it ends."""
+"""Maximum number of scopes for a request that its middleware sends elsewhere at each attempt. With more, it ends."""
 
 
 class Requirements(NamedTuple):
@@ -147,7 +147,7 @@ class Admission:
         """Return the scopes and the origin that an admitted request needs.
 
         All requests get their scopes here: pages, redirects, retries, direct fetches and robots.txt. The exception is a
-        request that a middleware changes. :meth:`objection` checks it, and it may also keep the scopes of its grant.
+        request that a middleware changes. :meth:`objection` checks it, and it may also keep the scopes of its attempt.
         :class:`~trawl.throttling.scope_resolver.ScopeResolver` has the rule itself (meta, manager, host). A checkpoint
         only if a call has to wait.
 
@@ -234,8 +234,8 @@ class Admission:
         if self._frontier.statistics().pending:
             self._restored_at = trio.current_time()
 
-    def grant_for(self, record: Record) -> Grant:
-        """Make the scheduler's grant for a leased record, and load the robots.txt of its origin if needed."""
+    def attempt_for(self, record: Record) -> Attempt:
+        """Make the scheduler's attempt for a leased record, and load the robots.txt of its origin if needed."""
         # Restored records, and records from other processes, were not resolved in this run. Some scopes are known as
         # hosts only once a request was resolved.
         if self.is_foreign is not None or (self._restored_at > -math.inf and self._is_restored(record)):
@@ -243,7 +243,7 @@ class Admission:
             self._rules.hear_vouched(record.request)
             forget_chosen(record.request)
         self._gates.ensure(record.origin, record.request)
-        return Grant.of_record(record)
+        return Attempt.of_record(record)
 
     def ask_early(self, record: Record) -> None:
         """Request the robots.txt of a record's origin before the record is due, so that it can be sent on time."""
@@ -252,14 +252,14 @@ class Admission:
 
     # -- requests that replace others
 
-    async def successor(self, grant: Grant, then: Replace) -> Record | str:
+    async def successor(self, attempt: Attempt, then: Replace) -> Record | str:
         """Make the record that replaces a page, or return the reason why the page ends here.
 
         A new target (a redirect's) is checked against the rules. It ends as a duplicate if it was seen before, except
         in its own redirect chain, because a page that sets a cookie and redirects to itself is not a loop yet.
         """
-        lease, request = grant.lease, then.request
-        diverted = grant.task.diverted if request is grant.request else None
+        lease, request = attempt.lease, then.request
+        diverted = attempt.task.diverted if request is attempt.request else None
         # A retry keeps the seen mark that was set when its request was found.
         mark, is_claimed = lease.fingerprint, False
         if then.is_new_target:
@@ -294,16 +294,16 @@ class Admission:
 
     # -- direct fetches and robots.txt
 
-    async def direct_grant(
-        self, request: Request, waiter: Waiter, *, passes_gate: bool = False, replaces: Grant | None = None
-    ) -> Grant:
-        """Return the scheduler's grant for a request that never enters the frontier.
+    async def direct_attempt(
+        self, request: Request, waiter: Waiter, *, passes_gate: bool = False, replaces: Attempt | None = None
+    ) -> Attempt:
+        """Return the scheduler's attempt for a request that never enters the frontier.
 
         Args:
             request: The request.
             waiter: Receives its outcome.
             passes_gate: True for robots.txt, which waits at no gate.
-            replaces: The grant that it replaces after a redirect or for a retry; None: none.
+            replaces: The attempt that it replaces after a redirect or for a retry; None: none.
 
         Raises:
             Exception: Any error of a user's manager that names the scopes.
@@ -313,7 +313,7 @@ class Admission:
         diverted = replaces.task.diverted if replaces is not None and is_same else None
         needs = diverted or await self._requirements_of(request, None if replaces is None else replaces.scopes)
         self.check_ours(request, needs.scopes)
-        return Grant(
+        return Attempt(
             request,
             needs.scopes,
             origin=needs.origin,
@@ -349,107 +349,107 @@ class Admission:
         until = trio.current_time() + pause if pause else 0.0
         request, waiter = self._gates.robots_request(origin)
         try:
-            grant = await self.direct_grant(request, waiter, passes_gate=True)
+            attempt = await self.direct_attempt(request, waiter, passes_gate=True)
         except Exception:  # from a user's manager
             logger.exception("%s: the throttling manager could not name the scopes of robots.txt", origin)
             # The gate treats this as an unreadable robots.txt, so it retries or gives the origin up.
             waiter.deliver(Outcome(request, error=DownloadError("no throttling scopes", url=request.url)))
             return
-        waiter.grant = grant
-        await self.line_up(grant, until)
+        waiter.attempt = attempt
+        await self.line_up(attempt, until)
 
-    async def line_up(self, grant: Grant, not_before: float = 0.0) -> None:
-        """Queue a grant: at its origin's gate if that is closed, or for a stored response from a cache."""
+    async def line_up(self, attempt: Attempt, not_before: float = 0.0) -> None:
+        """Queue an attempt: at its origin's gate if that is closed, or for a stored response from a cache."""
         # Check the cache before the gate, because a cached response needs no robots.txt.
-        if await self._cache_lookup.took(grant):
+        if await self._cache_lookup.took(attempt):
             return
-        if grant.waiter is not None and (parent := grant.waiter.parent) is not None:
+        if attempt.waiter is not None and (parent := attempt.waiter.parent) is not None:
             parent.has_fetched = True
             self._scheduler.fetches(parent, trio.current_time())
-            self._limits.decide_early(parent, grant)
-        if not grant.passes_gate:
-            self._gates.ensure(grant.origin, grant.request)
-        self._scheduler.push(grant, trio.current_time(), not_before)
+            self._limits.decide_early(parent, attempt)
+        if not attempt.passes_gate:
+            self._gates.ensure(attempt.origin, attempt.request)
+        self._scheduler.push(attempt, trio.current_time(), not_before)
         self._state.wakeup.set()
 
     # -- at the send
 
-    def is_in_doubt(self, grant: Grant, request: Request) -> bool:
-        """Return True if ``request``, which is about to be sent, may need more than its grant covers.
+    def is_in_doubt(self, attempt: Attempt, request: Request) -> bool:
+        """Return True if ``request``, which is about to be sent, may need more than its attempt covers.
 
         This is so if the middleware has changed it, if it was rerouted before, so that robots.txt was not checked for
         it, or if an earlier run accepted it, perhaps with other settings.
         """
-        if grant.is_diverted or grant.task.differs_from(request):
+        if attempt.is_diverted or attempt.task.differs_from(request):
             return True
         has_restored = self._restored_at > -math.inf
-        return has_restored and grant.lease is not None and self._is_restored(grant.lease)
+        return has_restored and attempt.lease is not None and self._is_restored(attempt.lease)
 
     def _is_restored(self, record: Record) -> bool:
         return record.found_at is None or record.found_at <= self._restored_at
 
-    async def objection(self, grant: Grant, request: Request) -> Outcome | None:
-        """Return the outcome of a grant that does not cover ``request``, which is about to be sent; None if it does.
+    async def objection(self, attempt: Attempt, request: Request) -> Outcome | None:
+        """Return the outcome of an attempt that does not cover ``request``, which is about to be sent; None if it does.
 
-        A checkpoint only if a user's manager must be called and waits. The grant keeps its places during the wait.
+        A checkpoint only if a user's manager must be called and waits. The attempt keeps its places during the wait.
         """
-        task: RequestTask = grant.task
+        task: RequestTask = attempt.task
         is_changed = task.differs_from(request)
         if task.responder is not None:
             # The lookup was for the queued request, so its response may not be used for a changed one.
-            return None if task.looks_like(request) else self._unanswered(grant, request)
+            return None if task.looks_like(request) else self._unanswered(attempt, request)
         try:
             needs = self._requirements_nowait(request)
-            if needs is None and (is_changed or grant.is_diverted or not self._throttle.resolver.asks_manager):
+            if needs is None and (is_changed or attempt.is_diverted or not self._throttle.resolver.asks_manager):
                 # A copy, because the manager's cached result for this object (scope_cache) may be older than the
                 # change.
-                needs = await self._asked(request.replace() if request is grant.request else request)
+                needs = await self._asked(request.replace() if request is attempt.request else request)
         except Exception:
             logger.exception("%r is dropped: its meta, or the manager, names no right scopes", request)
             return Outcome(request, then=Drop("scope_errors"))
         if needs is None:  # unchanged since an earlier run, which called the manager
-            needs = Requirements(grant.scopes, self._gates.origin_of(request), grant.is_exempt)
-        if not self._is_covered(needs, grant):
+            needs = Requirements(attempt.scopes, self._gates.origin_of(request), attempt.is_exempt)
+        if not self._is_covered(needs, attempt):
             # Leases.replace then returns it to the frontier. It cost no send, so nothing else limits how many there
             # are.
             task.is_stopped = True
-            if is_changed or grant.is_diverted:
-                # At the first grant its current scopes, from the second on all scopes that it has needed so far.
-                scopes = _united(grant.scopes, needs.scopes) if grant.is_diverted else needs.scopes
+            if is_changed or attempt.is_diverted:
+                # At the first attempt its current scopes, from the second on all scopes that it has needed so far.
+                scopes = _united(attempt.scopes, needs.scopes) if attempt.is_diverted else needs.scopes
                 if len(scopes) > max(MAX_SCOPES, len(needs.scopes)):
-                    return Outcome(request, error=_never_the_same(grant.request))
+                    return Outcome(request, error=_never_the_same(attempt.request))
                 task.diverted = Requirements(scopes, needs.origin, is_exempt=False)
                 # The request is new to these scopes, so it is not affected if they were given up before.
-                self._throttle.admitted(grant.request, needs.scopes)
-            return Outcome(request, then=Replace(grant.request, reason="diverted"))
+                self._throttle.admitted(attempt.request, needs.scopes)
+            return Outcome(request, then=Replace(attempt.request, reason="diverted"))
         # The scheduler checked the queued URL against robots.txt. Check any other URL here.
-        is_judged = request.url == task.url and needs.origin == grant.origin and not grant.is_diverted
-        if not is_judged and not grant.passes_gate and self._gates.has_forbidden(needs.origin, request.url):
+        is_judged = request.url == task.url and needs.origin == attempt.origin and not attempt.is_diverted
+        if not is_judged and not attempt.passes_gate and self._gates.has_forbidden(needs.origin, request.url):
             return Outcome(request, then=Drop("robots_forbidden"))
         return None
 
-    def _is_covered(self, needs: Requirements, grant: Grant) -> bool:
-        """Return True if ``grant`` covers the requirements ``needs``."""
+    def _is_covered(self, needs: Requirements, attempt: Attempt) -> bool:
+        """Return True if ``attempt`` covers the requirements ``needs``."""
         origin, gates = needs.origin, self._gates
-        if not (origin == grant.origin or grant.passes_gate or not gates.has_gate(origin) or gates.is_open(origin)):
+        if not (origin == attempt.origin or attempt.passes_gate or not gates.has_gate(origin) or gates.is_open(origin)):
             return False
         if needs.is_exempt or not needs.scopes:
             return True
-        # The grant took no places, but the request needs some.
-        if grant.is_exempt:
+        # The attempt took no places, but the request needs some.
+        if attempt.is_exempt:
             return False
-        if needs.scopes == grant.scopes:
+        if needs.scopes == attempt.scopes:
             return True
-        # A rerouted grant also holds the scopes of its earlier grants, so more than the needed scopes is enough.
-        granted = dict(grant.scopes)
-        return grant.is_diverted and all(
+        # A rerouted attempt also holds the scopes of its earlier attempts, so more than the needed scopes is enough.
+        granted = dict(attempt.scopes)
+        return attempt.is_diverted and all(
             id in granted and _counted(amount) <= _counted(granted[id]) for id, amount in needs.scopes
         )
 
-    def _unanswered(self, grant: Grant, request: Request) -> Outcome:
-        """End a grant whose stored response belongs to another request."""
-        pending = grant.request
-        if grant.task.looks_like(pending):  # another lookup would find the same response
+    def _unanswered(self, attempt: Attempt, request: Request) -> Outcome:
+        """End an attempt whose stored response belongs to another request."""
+        pending = attempt.request
+        if attempt.task.looks_like(pending):  # another lookup would find the same response
             pending.meta["dont_cache"] = True
         return Outcome(request, then=Replace(pending, reason="diverted"))
 

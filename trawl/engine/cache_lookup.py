@@ -2,7 +2,7 @@
 
 A cached response costs the server nothing, so it takes no place, waits for no scope and needs no robots.txt. The crawl
 must know this before the request enters a lane, where it would wait behind other requests. A lookup takes time, so it
-must happen while the request holds nothing. :class:`CacheLookup` is called before a grant is pushed to the scheduler:
+must happen while the request holds nothing. :class:`CacheLookup` is called before an attempt goes to the scheduler:
 by :class:`~trawl.scheduler.Prefetcher`, and for redirects, retries and direct fetches. Requests with a stored response
 stay here until the dispatcher starts them, a bounded number at a time. Their tasks run the middleware as usual, but the
 stored response replaces the send.
@@ -19,7 +19,7 @@ import trio
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.state import RequestTask, Responder, State
 from trawl.frontier import Record
-from trawl.scheduler import Grant, Lane
+from trawl.scheduler import Attempt, Lane
 
 if TYPE_CHECKING:
     from trawl.cache.cache import Cache
@@ -49,18 +49,18 @@ class NoCache:
         """Return ``records``, because all of them must be sent."""
         return records
 
-    async def took(self, grant: Grant) -> bool:
-        """Return False, because the grant must be pushed to the scheduler."""
+    async def took(self, attempt: Attempt) -> bool:
+        """Return False, because the attempt must be pushed to the scheduler."""
         return False
 
-    def start(self, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]) -> None:
+    def start(self, nursery: trio.Nursery, run: Callable[[Attempt], Awaitable[None]]) -> None:
         """Start nothing."""
 
-    def pending(self) -> list[Grant]:
+    def pending(self) -> list[Attempt]:
         """Return no pages."""
         return []
 
-    def take_out(self, goes: Callable[[Grant], bool]) -> list[Grant]:
+    def take_out(self, goes: Callable[[Attempt], bool]) -> list[Attempt]:
         """Remove nothing, and return no pages."""
         return []
 
@@ -82,8 +82,8 @@ class CacheLookup(NoCache):
         self._cache = cache
         self._limits = limits
         self._state = state
-        self._pages: deque[tuple[Grant, Responder]] = deque()
-        self._direct: deque[tuple[Grant, Responder]] = deque()
+        self._pages: deque[tuple[Attempt, Responder]] = deque()
+        self._direct: deque[tuple[Attempt, Responder]] = deque()
         self._running = 0
         # Requests with a stored response take no place, so their lane has no scopes.
         self._nowhere = Lane(((), ""), ())
@@ -101,60 +101,60 @@ class CacheLookup(NoCache):
             if answer is None:
                 missed.append(record)
             else:
-                self._take(Grant.of_record(record), answer)
+                self._take(Attempt.of_record(record), answer)
         return missed
 
-    async def took(self, grant: Grant) -> bool:
-        """Take a grant whose response is stored. Returns False if the grant must be pushed to the scheduler."""
-        if grant.passes_gate or self._state.is_ending:
+    async def took(self, attempt: Attempt) -> bool:
+        """Take an attempt whose response is stored. Returns False if the attempt must be pushed to the scheduler."""
+        if attempt.passes_gate or self._state.is_ending:
             return False
-        answer = (await self._cache.find([grant.request]))[0]
+        answer = (await self._cache.find([attempt.request]))[0]
         if answer is None:
             return False
-        self._take(grant, answer)
+        self._take(attempt, answer)
         self._state.wakeup.set()
         return True
 
-    def start(self, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]) -> None:
+    def start(self, nursery: trio.Nursery, run: Callable[[Attempt], Awaitable[None]]) -> None:
         """Start as many tasks as the limits allow now. Direct fetches always start, because callbacks wait for them."""
         while self._direct:
             self._start(*self._direct.popleft(), nursery, run)
         while self._pages and self._running < MAX_AT_ONCE and self._state.may_page and self._limits.may_page:
             self._start(*self._pages.popleft(), nursery, run)
 
-    def pending(self) -> list[Grant]:
+    def pending(self) -> list[Attempt]:
         """Remove and return the pages that were not started, at the end of a crawl."""
-        grants = [grant for grant, _ in self._pages]
+        attempts = [attempt for attempt, _ in self._pages]
         self._pages.clear()
-        return grants
+        return attempts
 
-    def take_out(self, goes: Callable[[Grant], bool]) -> list[Grant]:
+    def take_out(self, goes: Callable[[Attempt], bool]) -> list[Attempt]:
         """Remove and return the pages that were not started and for which ``goes`` returns True."""
-        gone = [grant for grant, _ in self._pages if goes(grant)]
+        gone = [attempt for attempt, _ in self._pages if goes(attempt)]
         if gone:
             self._pages = deque([page for page in self._pages if page[0] not in gone])
         return gone
 
-    def _take(self, grant: Grant, answer: Responder) -> None:
-        grant.lane = self._nowhere
-        (self._pages if grant.is_page else self._direct).append((grant, answer))
+    def _take(self, attempt: Attempt, answer: Responder) -> None:
+        attempt.lane = self._nowhere
+        (self._pages if attempt.is_page else self._direct).append((attempt, answer))
 
     def _start(
-        self, grant: Grant, answer: Responder, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]
+        self, attempt: Attempt, answer: Responder, nursery: trio.Nursery, run: Callable[[Attempt], Awaitable[None]]
     ) -> None:
-        grant.task = task = RequestTask(grant.request)
+        attempt.task = task = RequestTask(attempt.request)
         task.responder = answer
-        if grant.is_page:
+        if attempt.is_page:
             self._running += 1
             # Count the page before its task runs, because no place bounds the number of these pages.
-            self._limits.answered(grant)
-        self._state.task_began(is_page=grant.is_page)
-        nursery.start_soon(self._run, grant, run)
+            self._limits.answered(attempt)
+        self._state.task_began(is_page=attempt.is_page)
+        nursery.start_soon(self._run, attempt, run)
 
-    async def _run(self, grant: Grant, run: Callable[[Grant], Awaitable[None]]) -> None:
+    async def _run(self, attempt: Attempt, run: Callable[[Attempt], Awaitable[None]]) -> None:
         try:
-            await run(grant)
+            await run(attempt)
         finally:
-            self._running -= grant.is_page
+            self._running -= attempt.is_page
             if self._pages:
                 self._state.wakeup.set()

@@ -22,7 +22,7 @@ from trawl.frontier.job import Job
 from trawl.frontier.running_callbacks import LeftFile, RunningCallback, RunningCallbacks, key_of
 from trawl.frontier.sections import Section
 from trawl.passwords import without_passwords
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 
 __all__ = ["FATAL", "MOST_DEATHS", "CallbackDeaths"]
 
@@ -129,21 +129,21 @@ class CallbackDeaths:
             for each in left:
                 each.close()
 
-    def refusal(self, grant: Grant) -> str | None:
+    def refusal(self, attempt: Attempt) -> str | None:
         """Return :data:`FATAL` if a page must not be sent any more; otherwise None."""
-        if not self._suspects or not grant.is_page:
+        if not self._suspects or not attempt.is_page:
             return None
-        deaths = self._suspects.get(key_of(grant.lease))
+        deaths = self._suspects.get(key_of(attempt.lease))
         return FATAL if deaths is not None and deaths.count >= MOST_DEATHS else None
 
-    def give_up(self, grant: Grant) -> str:
+    def give_up(self, attempt: Attempt) -> str:
         """Forget the deaths of a page that fails now, and return why it fails."""
-        key = key_of(grant.lease)
+        key = key_of(attempt.lease)
         deaths = self._suspects[key]
         what = "blocked the process for longer than its lease" if deaths.is_lease_lost else "ended the process"
         words = f"its callback {what} {deaths.count} times"
         self._forget(key)
-        logger.error("%r fails: %s", grant.request, words)
+        logger.error("%r fails: %s", attempt.request, words)
         return words
 
     @property

@@ -19,7 +19,7 @@ from trawl.engine.callbacks import BATCH
 from trawl.engine.context import CrawlContext
 from trawl.engine.direct import DirectFetcher
 from trawl.engine.leases import MAX_PENDING, Leases
-from trawl.engine.state import current_grant
+from trawl.engine.state import current_attempt
 from trawl.errors import IgnoreRequest, SettingsError
 from trawl.events import MAX_UNREAD, Event, EventStream, EventT
 from trawl.http import Request, Response, host_scope
@@ -151,9 +151,9 @@ class Crawl:
         Raises:
             RuntimeError: If called from a callback, which is itself pending and would wait forever.
         """
-        grant = current_grant.get()
-        if grant is not None:
-            raise RuntimeError(f"until_idle() waits for ever in the callback of {grant.request!r}: ask in start()")
+        attempt = current_attempt.get()
+        if attempt is not None:
+            raise RuntimeError(f"until_idle() waits for ever in the callback of {attempt.request!r}: ask in start()")
         await self._state.until_idle()
 
     @property
@@ -334,7 +334,7 @@ class Crawl:
                 instead.
             TypeError: If an object is not a request.
         """
-        if current_grant.get() is not None:
+        if current_attempt.get() is not None:
             raise RuntimeError("add() is for tasks beside the crawl: in a callback, yield the requests")
         anything: Any = requests  # other objects raise an error below
         is_many = isinstance(anything, Iterable) and not isinstance(anything, str)

@@ -1,6 +1,6 @@
 """Direct fetches: a response in the middle of a callback.
 
-A direct fetch is a grant in the same lanes as pages, so the same scopes limit it. It is never in the frontier, because
+A direct fetch is an attempt in the same lanes as pages, so the same scopes limit it. It is not in the frontier, because
 after a kill the page whose callback fetches is repeated. It ranks before pages, because the waiting callback holds
 memory. The limit on running callbacks does not apply to it, or callbacks that wait for direct fetches would wait
 forever.
@@ -20,10 +20,10 @@ import trio
 from trawl.engine.admission import Admission, not_before
 from trawl.engine.context import CrawlContext
 from trawl.engine.leases import forget_the_last
-from trawl.engine.state import current_grant, in_pipelines
+from trawl.engine.state import current_attempt, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
-from trawl.scheduler import Grant, Scheduler
+from trawl.scheduler import Attempt, Scheduler
 
 __all__ = ["DirectFetcher"]
 
@@ -32,24 +32,24 @@ class FetchWaiter:
     """Waits for the outcome of one direct fetch.
 
     Attributes:
-        grant: Its grant in the scheduler, or the grant of the redirect or retry that replaced it.
-        parent: The grant in whose task a callback, middleware, pipeline or manager started the fetch; None outside such
-            tasks.
+        attempt: Its attempt in the scheduler, or the attempt of the redirect or retry that replaced it.
+        parent: The attempt in whose task a callback, middleware, pipeline or manager started the fetch; None outside
+            such tasks.
         outcome: The response or error; None until then.
     """
 
-    __slots__ = ("_event", "grant", "outcome", "parent")
+    __slots__ = ("_event", "attempt", "outcome", "parent")
 
-    def __init__(self, parent: Grant | None) -> None:
+    def __init__(self, parent: Attempt | None) -> None:
         self._event = trio.Event()
-        self.parent: Grant | None = parent
-        self.grant: Grant | None = None
+        self.parent: Attempt | None = parent
+        self.attempt: Attempt | None = None
         self.outcome: Outcome | None = None
 
     @property
     def is_waiting(self) -> bool:
         """True until the fetch is granted or has ended."""
-        return self.outcome is None and (self.grant is None or self.grant.task is None)
+        return self.outcome is None and (self.attempt is None or self.attempt.task is None)
 
     def deliver(self, outcome: Outcome) -> None:
         """Store the outcome, and wake the waiting task."""
@@ -68,7 +68,7 @@ class DirectFetcher:
 
     Args:
         context: Has the limit of direct fetches, and the state of the crawl.
-        admission: Makes their grants, and queues them.
+        admission: Makes their attempts, and queues them.
         scheduler: Removes fetches that are cancelled before their turn.
     """
 
@@ -99,7 +99,7 @@ class DirectFetcher:
         state = self._state
         if not (state.open or state.is_ending or (state.keepers and state.is_begun)):
             raise IgnoreRequest(f"{request!r}: the crawl has not begun, or is over")
-        waiter = FetchWaiter(current_grant.get())
+        waiter = FetchWaiter(current_attempt.get())
         if waiter.parent is not None:
             request.depth = waiter.parent.request.depth
             if request is not waiter.parent.request:
@@ -109,13 +109,13 @@ class DirectFetcher:
         # A fetch by the middleware of a robots.txt passes the gate too, because the gate opens only after both.
         passes_gate = waiter.parent is not None and waiter.parent.passes_gate
         # A manager may fetch to name scopes.
-        waiter.grant = grant = await self._admission.direct_grant(request, waiter, passes_gate=passes_gate)
+        waiter.attempt = attempt = await self._admission.direct_attempt(request, waiter, passes_gate=passes_gate)
         async with self._let_in(waiter.parent):
             self._state.waiters[waiter] = None
             try:
                 # The host may have moved to another process while this fetch waited.
-                self._admission.check_ours(request, grant.scopes)
-                await self._admission.line_up(grant, not_before(request))
+                self._admission.check_ours(request, attempt.scopes)
+                await self._admission.line_up(attempt, not_before(request))
                 # give_up() may have run before this waiter was added.
                 if self._state.is_ending and waiter.is_waiting:
                     self._give_up(waiter)
@@ -130,7 +130,7 @@ class DirectFetcher:
             raise outcome.error
         return outcome.response
 
-    def _let_in(self, parent: Grant | None) -> AbstractAsyncContextManager[object]:
+    def _let_in(self, parent: Attempt | None) -> AbstractAsyncContextManager[object]:
         """Return the limiter for a fetch of ``parent``: none if that is a direct fetch or still in its middleware.
 
         Fetches of callbacks may fill all the room while they wait for a lock that ``parent`` holds.
@@ -145,21 +145,21 @@ class DirectFetcher:
                 self._give_up(waiter)
 
     def _give_up(self, waiter: FetchWaiter) -> None:
-        assert waiter.grant is not None
+        assert waiter.attempt is not None
         self._withdraw(waiter)
         if waiter.parent is not None:
             waiter.parent.task.cancel()
         # Outside callbacks the fetch raises an error. So it does in a pipeline, which is shielded from its callback's
         # scope.
-        request = waiter.grant.request
+        request = waiter.attempt.request
         waiter.deliver(Outcome(request, error=IgnoreRequest(f"{request!r}: the crawl is ending")))
 
     def _withdraw(self, waiter: FetchWaiter) -> None:
-        grant = waiter.grant
-        if grant is None:
+        attempt = waiter.attempt
+        if attempt is None:
             return
-        if grant.task is not None:
-            grant.task.cancel()
+        if attempt.task is not None:
+            attempt.task.cancel()
         else:
-            self._scheduler.withdraw(grant, trio.current_time())
+            self._scheduler.withdraw(attempt, trio.current_time())
             self._state.wakeup.set()

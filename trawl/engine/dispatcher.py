@@ -8,7 +8,7 @@ code has run: at its send, or here if it has to wait.
 
 The task that reads ``start()`` also grants, after each request that may be sent, so that neither task waits for the
 other. It does so only if no step of a grant waits, because a cancel scope that the spider has open across its ``yield``
-would cancel the grant half-way. The tasks that it starts see the context variables of the dispatcher, not of
+would cancel the attempt half-way. The tasks that it starts see the context variables of the dispatcher, not of
 ``start()``, and an internal error ends the crawl as it would here.
 
 Only the engine uses this module, which keeps the loop apart from the objects that it runs.
@@ -34,8 +34,8 @@ from trawl.engine.state import RequestTask, State
 from trawl.engine.worker import REQUEST_TASK, Worker
 from trawl.errors import DownloadError
 from trawl.robots import MAX_STEPS
-from trawl.scheduler import Grant, Prefetcher, Refused, Scheduler
-from trawl.scheduler.reasons import prepared_grants
+from trawl.scheduler import Attempt, Prefetcher, Refused, Scheduler
+from trawl.scheduler.reasons import prepared_attempts
 from trawl.throttling import Throttle
 
 __all__ = ["Dispatcher"]
@@ -102,8 +102,8 @@ class Dispatcher:
 
     def let_go(self) -> None:
         """Wake prepared requests that wait for a place. They end without one, because nothing new is sent."""
-        for grant in prepared_grants(self._scheduler):
-            grant.task.places.set()
+        for attempt in prepared_attempts(self._scheduler):
+            attempt.task.places.set()
 
     def _next_look(self) -> float:
         """Allow reading of ``start()`` while there is room. Returns when the scheduler's decision may change."""
@@ -153,39 +153,39 @@ class Dispatcher:
             if verdict is None:
                 return
             if isinstance(verdict, Refused):
-                grant = verdict.grant
-                if grant.task is not None:  # a prepared request ends unsent, and is checked again at its next grant
-                    grant.task.places.set()
+                attempt = verdict.attempt
+                if attempt.task is not None:  # a prepared request ends unsent, and is checked again at its next attempt
+                    attempt.task.places.set()
                     continue
-                state.task_began(is_page=grant.is_page)
-                start_soon(self._worker.refuse, grant, verdict.reason, self._failure_of(grant, verdict.reason))
-                self._gone(grant)
+                state.task_began(is_page=attempt.is_page)
+                start_soon(self._worker.refuse, attempt, verdict.reason, self._failure_of(attempt, verdict.reason))
+                self._gone(attempt)
                 refused += 1
                 if refused == MAX_REFUSED:  # refusals need no places, so let other tasks run, then continue
                     state.wakeup.set()
                     return
                 continue
-            grant = verdict
+            attempt = verdict
             # Raises if the scheduler has granted a place that does not exist, which checks its counters.
-            if grant.has_places:
-                self._limiters.take(grant)
-            if grant.task is not None:  # prepared, and waiting at its send
-                grant.task.places.set()
+            if attempt.has_places:
+                self._limiters.take(attempt)
+            if attempt.task is not None:  # prepared, and waiting at its send
+                attempt.task.places.set()
                 continue
-            grant.task = RequestTask(grant.request)
-            state.task_began(is_page=grant.is_page)
-            start_soon(self._worker.run, grant, name=REQUEST_TASK)
-            self._gone(grant)
+            attempt.task = RequestTask(attempt.request)
+            state.task_began(is_page=attempt.is_page)
+            start_soon(self._worker.run, attempt, name=REQUEST_TASK)
+            self._gone(attempt)
 
-    def _failure_of(self, grant: Grant, reason: str) -> DownloadError | None:
-        """Return the error for which the host of a grant was given up; None if it is refused for another reason."""
+    def _failure_of(self, attempt: Attempt, reason: str) -> DownloadError | None:
+        """Return the error for which the host of an attempt was given up; None if it is refused for another reason."""
         if reason == "refused":
-            return self._throttle.given_up.failure_of(grant)
-        return self._gates.failure_of(grant) if reason.startswith("robots_") else None
+            return self._throttle.given_up.failure_of(attempt)
+        return self._gates.failure_of(attempt) if reason.startswith("robots_") else None
 
-    def _gone(self, grant: Grant) -> None:
-        if grant.lease is not None:
-            self._prefetcher.granted(grant.lease.lane)
+    def _gone(self, attempt: Attempt) -> None:
+        if attempt.lease is not None:
+            self._prefetcher.granted(attempt.lease.lane)
 
 
 async def _raise(defect: Exception) -> None:  # noqa: ASYNC124 - a task

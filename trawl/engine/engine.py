@@ -15,7 +15,7 @@ prepare   Only with user code before the send: when the scheduler allows  :mod:`
           without holding a place
 decide    The scheduler grants requests that may be sent now, or returns  :mod:`trawl.engine.dispatcher` calls
           the next time to try; the dispatcher starts one task for each   :mod:`trawl.scheduler.scheduler`
-          grant, or resumes the task that has prepared it
+          attempt, or resumes the task that has prepared it
 send      The transport sends it once                                     :mod:`trawl.engine.fetcher`
 hear      The throttle processes the outcome, then the places are         :meth:`Fetcher.send
           released                                                        <trawl.engine.fetcher.Fetcher.send>`
@@ -30,7 +30,7 @@ Three common questions, and the place that decides each:
 * *Scopes of a redirect*: like every other request, it gets them in :meth:`Admission._requirements_of
   <trawl.engine.admission.Admission>`, by the rule in :class:`~trawl.throttling.scope_resolver.ScopeResolver`.
   :meth:`Admission.successor <trawl.engine.admission.Admission.successor>` calls it for a page's redirect,
-  :meth:`Admission.direct_grant <trawl.engine.admission.Admission.direct_grant>` for the redirect of a ``fetch()`` or a
+  :meth:`Admission.direct_attempt <trawl.engine.admission.Admission.direct_attempt>` for that of a ``fetch()`` or
   robots.txt. Only a request that a middleware has changed is checked elsewhere, before it is sent:
   :meth:`Admission.objection <trawl.engine.admission.Admission.objection>`.
 * *The delay of a scope*: :meth:`Scope.earliest_at <trawl.throttling.scope.Scope.earliest_at>` returns the time before
@@ -47,7 +47,7 @@ Three common questions, and the place that decides each:
   <trawl.engine.job_items.CallbackItems.given>`, and ``Frontier.acknowledge`` stores the items in the job's outbox. The
   feeds get them from there (``trawl.feeds.outbox.OutboxWriter``).
 
-A pending or running request is a :class:`~trawl.scheduler.grant.Grant`, which refers to everything else that is known
+A pending or running request is an :class:`~trawl.scheduler.attempt.Attempt`, which refers to all else that is known
 of it. It waits in a lane, is granted, and runs to its end in one task, whose state is its ``task``
 (:class:`~trawl.engine.state.RequestTask`). The ``lease`` of a page is its record in the frontier
 (:class:`~trawl.frontier.Record`). The ``waiter`` of a ``fetch()`` or a robots.txt gets the outcome.
@@ -85,7 +85,7 @@ from trawl.engine.start_requests import StartRequests
 from trawl.engine.worker import Worker
 from trawl.events import ScopeBackedOff
 from trawl.middleware import compose
-from trawl.scheduler import Grant, Prefetcher, Scheduler
+from trawl.scheduler import Attempt, Prefetcher, Scheduler
 from trawl.scheduler.reasons import NO_PLACE
 from trawl.scheduler.scheduler import CAUTION, reconsider
 from trawl.spiders import item_check
@@ -156,7 +156,7 @@ class Engine:
         if cache is not None:
             self.cache_lookup = CacheLookup(cache, limits=self.limits, state=state)
         admission = Admission(context, self.throttle, self.gates, self.scheduler, self.cache_lookup, self.limits)
-        prefetcher = Prefetcher(context.frontier, self.scheduler, admission.grant_for, self.cache_lookup)
+        prefetcher = Prefetcher(context.frontier, self.scheduler, admission.attempt_for, self.cache_lookup)
         self.leases: Leases = Leases(context, admission, prefetcher)
         self.direct: DirectFetcher = DirectFetcher(context, admission, self.scheduler)
         # The crawl as user code sees it, then user classes, because a manager may use the whole crawl when it is made.
@@ -168,7 +168,7 @@ class Engine:
         self.scheduler.has_user_code = has_middleware or self.throttle.asks_manager
         self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))
         self.processor: Processor = context.pipelines(self.crawl)
-        # Running objects: the reader of start(), the worker of each grant, and the dispatcher, which starts it.
+        # Running objects: the reader of start(), the worker of each attempt, and the dispatcher, which starts it.
         items = context.open_job.make_items(context, self.processor, self.limits.items)
         self.items: ItemSender | JobItems = items
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
@@ -226,18 +226,18 @@ class Engine:
         line.listen(came, adopt)
         return scheduler
 
-    def _refusal(self, grant: Grant, now: float) -> str | None:
-        """Return why a pending grant must be refused (scope given up, budget spent, robots.txt), or None.
+    def _refusal(self, attempt: Attempt, now: float) -> str | None:
+        """Return why a pending attempt must be refused (scope given up, budget spent, robots.txt), or None.
 
-        The scheduler calls this for the next grant of a lane.
+        The scheduler calls this for the next attempt of a lane.
         """
-        lane = grant.lane
+        lane = attempt.lane
         over = None if lane is None else spent(lane.scopes)
-        return over or self.throttle.refused(grant, now) or self.gates.forbids(grant)
+        return over or self.throttle.refused(attempt, now) or self.gates.forbids(attempt)
 
-    def _why_next(self, grant: Grant, now: float) -> Reason | None:
+    def _why_next(self, attempt: Attempt, now: float) -> Reason | None:
         scheduler = self.scheduler
-        reason = scheduler.why_next(grant, now) or scheduler.left_by
+        reason = scheduler.why_next(attempt, now) or scheduler.left_by
         return NO_PLACE if reason is None and self.start_requests.is_held and not scheduler.pending else reason
 
     def _scope_changed(self, scope: Scope, now: float) -> None:

@@ -1,6 +1,6 @@
-"""The fetcher: the innermost fetch. One grant, one send, one outcome for the throttle.
+"""The fetcher: the innermost fetch. One attempt, one send, one outcome for the throttle.
 
-Each request from the middleware is compared with its grant. If it needs more, it is not sent
+Each request from the middleware is compared with its attempt. If it needs more, it is not sent
 (:meth:`~trawl.engine.admission.Admission.objection`).
 
 Between the grant and the send, only the connection is awaited, and connecting makes no delay longer: a scope with a
@@ -16,7 +16,7 @@ any callback, so that a callback may wait for a direct fetch at concurrency 1.
 
 Besides the scheduler's counters, each scope in use has a lock from Trio. The scheduler decides, and the scope's
 :class:`trio.CapacityLimiter` would raise if the scheduler were wrong. Trio's introspection shows it too. It is acquired
-on behalf of the grant without waiting. It is made at a scope's first send and deleted when the scope has nothing in
+on behalf of the attempt without waiting. It is made at a scope's first send and deleted when the scope has nothing in
 flight (838 bytes per scope; a crawl may know 100,000). A few limiters are kept, because making one for each page of a
 delayed host costs more than all other work with it.
 """
@@ -33,13 +33,13 @@ from trawl.engine.admission import Admission
 from trawl.engine.context import CrawlContext
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.robots_waiter import RobotsWaiter
-from trawl.engine.state import RequestTask, current_grant
+from trawl.engine.state import RequestTask, current_attempt
 from trawl.errors import AddressRefused
 from trawl.events import RequestSent, ResponseParsed, ResponseReceived
 from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
 from trawl.http.notes import note, notes_of
 from trawl.observe import times_words
-from trawl.scheduler import Grant, Scheduler
+from trawl.scheduler import Attempt, Scheduler
 from trawl.throttling import Scope, Throttle
 from trawl.throttling.reasons import add_parsing, add_times, add_wasted_send
 from trawl.throttling.scope import MAX_LEAD
@@ -58,27 +58,27 @@ class ScopeLimiters:
     def __init__(self) -> None:
         self._limiters: dict[str, trio.CapacityLimiter] = {}
 
-    def take(self, grant: Grant) -> None:
-        """Take one place in each scope for ``grant``.
+    def take(self, attempt: Attempt) -> None:
+        """Take one place in each scope for ``attempt``.
 
         Raises:
             trio.WouldBlock: If the scheduler granted more than the limits allow, which is a bug in trawl.
         """
-        assert grant.lane is not None
-        for scope in grant.lane.scopes:
+        assert attempt.lane is not None
+        for scope in attempt.lane.scopes:
             limiter = self._limiters.get(scope.id)
             if limiter is None:
                 limiter = self._limiters[scope.id] = trio.CapacityLimiter(_tokens(scope))
             elif limiter.total_tokens != scope.concurrency:
                 limiter.total_tokens = _tokens(scope)
-            limiter.acquire_on_behalf_of_nowait(grant)
+            limiter.acquire_on_behalf_of_nowait(attempt)
 
-    def give_back(self, grant: Grant) -> None:
-        """Release the places of ``grant``."""
-        assert grant.lane is not None
-        for scope in grant.lane.scopes:
+    def give_back(self, attempt: Attempt) -> None:
+        """Release the places of ``attempt``."""
+        assert attempt.lane is not None
+        for scope in attempt.lane.scopes:
             limiter = self._limiters[scope.id]
-            limiter.release_on_behalf_of(grant)
+            limiter.release_on_behalf_of(attempt)
             if len(self._limiters) > MAX_KEPT and not limiter.borrowed_tokens:
                 del self._limiters[scope.id]
 
@@ -99,45 +99,45 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 
 _NONE = Times()
 
-Recorder = Callable[[Grant, "Outcome | None", float], None]
+Recorder = Callable[[Attempt, "Outcome | None", float], None]
 """Called with each send (outcome None) and its end, at the event loop time; for simulations and tests."""
 
 
 class _Write:
     """Called by the transport at both ends of a write. Scopes count from the later end."""
 
-    __slots__ = ("_began", "_began_at", "_grant", "asked_at", "needs_new_connection", "opens_at")
+    __slots__ = ("_attempt", "_began", "_began_at", "asked_at", "needs_new_connection", "opens_at")
 
-    def __init__(self, began: Callable[[Grant, float], bool | float], grant: Grant) -> None:
+    def __init__(self, began: Callable[[Attempt, float], bool | float], attempt: Attempt) -> None:
         self._began = began
-        self._grant = grant
+        self._attempt = attempt
         self._began_at = -math.inf
         self.asked_at: float | None = None  # event loop time since which it waits at the send
         self.opens_at: float = -math.inf  # event loop time until which it waits
-        self.needs_new_connection: bool = notes_of(grant.request).needs_new_connection
+        self.needs_new_connection: bool = notes_of(attempt.request).needs_new_connection
 
     def __call__(self) -> bool | float:
         """Called before a write. Return True if it must not happen, or the time before which it must not happen."""
         self._began_at = now = trio.current_time()
         if self.asked_at is not None:
-            self._grant.waited(now - self.asked_at)
+            self._attempt.waited(now - self.asked_at)
             self.asked_at = None
-        answer = self._began(self._grant, now)
+        answer = self._began(self._attempt, now)
         if answer and answer is not True:
             self.asked_at, self.opens_at = now, answer
         return answer
 
     def had_new_connection(self, request: Request) -> None:
         """Record that ``request``, which the middleware made, needs no new connection any more."""
-        for each in (self._grant.request, request):
+        for each in (self._attempt.request, request):
             note(each, needs_new_connection=False)
 
     def written(self) -> None:
         """Called after the request, or the next part of it, was written."""
         now = trio.current_time()
-        grant = self._grant
-        if grant.lane is not None and now > self._began_at:
-            grant.lane.written(grant, self._began_at, now)
+        attempt = self._attempt
+        if attempt.lane is not None and now > self._began_at:
+            attempt.lane.written(attempt, self._began_at, now)
             self._began_at = now
 
 
@@ -184,151 +184,153 @@ class Fetcher:
         self._tells = logger.isEnabledFor(logging.DEBUG)
 
     async def send(self, request: Request) -> Outcome:
-        """Send the request of the current grant, once. A checkpoint.
+        """Send the request of the current attempt, once. A checkpoint.
 
         Raises:
-            RuntimeError: If the grant was already used. A middleware that wants to retry returns ``Replace``.
+            RuntimeError: If the attempt was already used. A middleware that wants to retry returns ``Replace``.
         """
-        grant = current_grant.get()
-        if grant is None or grant.task.is_used:
-            raise RuntimeError(f"{request!r}: one grant is good for one send; to send again, return then=Replace(...)")
-        task: RequestTask = grant.task
+        attempt = current_attempt.get()
+        if attempt is None or attempt.task.is_used:
+            raise RuntimeError(
+                f"{request!r}: one attempt is good for one send; to send again, return then=Replace(...)"
+            )
+        task: RequestTask = attempt.task
         task.is_used = True  # before the first await, because a middleware may call it from two tasks at once
-        if self._admission.is_in_doubt(grant, request):
-            stopped = await self._admission.objection(grant, request)
+        if self._admission.is_in_doubt(attempt, request):
+            stopped = await self._admission.objection(attempt, request)
             if stopped is not None:
                 await trio.lowlevel.checkpoint()
-                self.give_back(grant, stopped)
+                self.give_back(attempt, stopped)
                 return stopped
         if task.responder is not None:
             outcome: Outcome = await task.responder(request)
             task.read_at, task.times = outcome.ended_at, _NONE
-            self._count(grant, outcome)
+            self._count(attempt, outcome)
             return outcome
-        write = _Write(self._sent, grant)
+        write = _Write(self._sent, attempt)
         try:
-            if not grant.has_places and not await self._places(grant):
-                return self._held(grant, Outcome(request))
+            if not attempt.has_places and not await self._places(attempt):
+                return self._held(attempt, Outcome(request))
             outcome = await self._transport.send(request, write)
-        except BaseException:  # cancelled by a timeout in a middleware: the grant can't send again
-            self.give_back(grant)
+        except BaseException:  # cancelled by a timeout in a middleware: the attempt can't send again
+            self.give_back(attempt)
             raise
         # Not written, because a scope closed before the send. Wait for another grant, and release the lead time.
         if outcome.sent_at is None and outcome.is_held:
-            if grant.lane is not None and trio.current_time() < write.opens_at:  # a transport that does not wait
-                grant.lane.forget_lead()
-            return self._held(grant, outcome)
+            if attempt.lane is not None and trio.current_time() < write.opens_at:  # a transport that does not wait
+                attempt.lane.forget_lead()
+            return self._held(attempt, outcome)
         if write.needs_new_connection:
             write.had_new_connection(request)
-        await self._hear(grant, outcome)
+        await self._hear(attempt, outcome)
         return outcome
 
-    async def respond(self, grant: Grant, outcome: Outcome) -> None:
+    async def respond(self, attempt: Attempt, outcome: Outcome) -> None:
         """Process the response of user code to an unsent request, as if it had come from the server. May wait.
 
         The request counts as sent when it entered the middleware. If it needs a token of the job's store, it waits for
         the token now and counts from then. Outcomes of a send or of the cache were already processed.
         """
-        task: RequestTask = grant.task
+        task: RequestTask = attempt.task
         then = outcome.then
         is_put_off = (
             isinstance(then, Replace) and then.delay > 0.0 and outcome.response is None
         )  # until a proxy is ready
-        if task.is_used or not grant.is_under_way or is_put_off or not self._may_respond:
+        if task.is_used or not attempt.is_under_way or is_put_off or not self._may_respond:
             return
         task.is_used = task.is_responded = True
-        if self._scheduler.needs_token(grant):
-            grant.has_fetched = True  # makes it wait without a limit
-            await self._places(grant)
+        if self._scheduler.needs_token(attempt):
+            attempt.has_fetched = True  # makes it wait without a limit
+            await self._places(attempt)
         now = trio.current_time()
-        outcome.started_at = outcome.sent_at = grant.granted_at
+        outcome.started_at = outcome.sent_at = attempt.granted_at
         outcome.ended_at = now
-        self._scheduler.responded(grant, now)
+        self._scheduler.responded(attempt, now)
         self._state.wakeup.set()
-        await self._hear(grant, outcome)
+        await self._hear(attempt, outcome)
 
-    async def _hear(self, grant: Grant, outcome: Outcome) -> None:
+    async def _hear(self, attempt: Attempt, outcome: Outcome) -> None:
         """Pass the outcome of a send to limits, statistics and the throttle, and release its places."""
         if outcome.response is not None:
             # Count the page before its places are released, so that no page too many is granted.
-            self._limits.answered(grant)
-        self._time(grant, outcome)
-        self._count(grant, outcome)
+            self._limits.answered(attempt)
+        self._time(attempt, outcome)
+        self._count(attempt, outcome)
         outcome.is_heard = True
         now = trio.current_time()
         try:
             # Nearly always at once, because only a user's manager is awaited.
-            if not self._throttle.record_outcome_nowait(grant, outcome, now):
-                await self._throttle.record_outcome(grant, outcome, now)
+            if not self._throttle.record_outcome_nowait(attempt, outcome, now):
+                await self._throttle.record_outcome(attempt, outcome, now)
                 now = trio.current_time()
         except Exception:  # from a user's manager
             now = trio.current_time()
             logger.exception("%r: the throttling manager failed on its outcome", outcome.request)
             self._stats.inc("throttling_errors")
-        if isinstance(grant.waiter, RobotsWaiter):
-            await grant.waiter.read(outcome.response)
+        if isinstance(attempt.waiter, RobotsWaiter):
+            await attempt.waiter.read(outcome.response)
             now = trio.current_time()
         # The throttle comes first, so that the request that takes the place already obeys the backoff.
-        self.give_back(grant, outcome, now)
+        self.give_back(attempt, outcome, now)
 
-    def _held(self, grant: Grant, outcome: Outcome) -> Outcome:
-        """End a grant without a send, because a scope closed or the crawl ends. The request waits for a new grant."""
-        if grant.sent_at is not None:
+    def _held(self, attempt: Attempt, outcome: Outcome) -> Outcome:
+        """End an attempt without a send, because a scope closed or the crawl ends. The request waits again."""
+        if attempt.sent_at is not None:
             # The kept connection was dead, so the next attempt needs a new one.
-            note(grant.request, needs_new_connection=True)
-        outcome.then = Replace(grant.request, reason="held")
-        self.give_back(grant, outcome)
+            note(attempt.request, needs_new_connection=True)
+        outcome.then = Replace(attempt.request, reason="held")
+        self.give_back(attempt, outcome)
         return outcome
 
-    async def _places(self, grant: Grant) -> bool:
-        """Wait for the places of a grant whose middleware has run; False if it gets none and is not sent. A checkpoint.
+    async def _places(self, attempt: Attempt) -> bool:
+        """Wait for the places of an attempt whose middleware has run; False if it gets none, unsent. A checkpoint.
 
         It gets none if the crawl is ending, or if a scope closed for longer than a request waits at its send.
         """
         if self._state.is_ending:
             return False
         now = trio.current_time()
-        if self._scheduler.prepared(grant, now, pages=self._state.may_page):
-            if grant.has_places:
-                self._limiters.take(grant)
+        if self._scheduler.prepared(attempt, now, pages=self._state.may_page):
+            if attempt.has_places:
+                self._limiters.take(attempt)
             self._look_later(now)  # fewer tasks are ahead, so another may be prepared
-            return grant.has_places
-        grant.task.places = places = trio.Event()
+            return attempt.has_places
+        attempt.task.places = places = trio.Event()
         self._state.wakeup.set()
         await places.wait()
-        return grant.has_places
+        return attempt.has_places
 
-    def give_back(self, grant: Grant, outcome: Outcome | None = None, now: float | None = None) -> None:
-        """Release the places of a grant, if it has any. A request that was never sent also releases its spacing."""
-        if not grant.is_under_way:
+    def give_back(self, attempt: Attempt, outcome: Outcome | None = None, now: float | None = None) -> None:
+        """Release the places of an attempt, if it has any. A request that was never sent also releases its spacing."""
+        if not attempt.is_under_way:
             return
         now = trio.current_time() if now is None else now
-        if self._recorder is not None and grant.sent_at is not None and not grant.task.is_responded:
-            self._recorder(grant, outcome, now)
-        if grant.has_places and not grant.task.is_responded:
-            self._limiters.give_back(grant)
-        self._scheduler.give_back(grant, now)
+        if self._recorder is not None and attempt.sent_at is not None and not attempt.task.is_responded:
+            self._recorder(attempt, outcome, now)
+        if attempt.has_places and not attempt.task.is_responded:
+            self._limiters.give_back(attempt)
+        self._scheduler.give_back(attempt, now)
         if self._state.is_reading:  # start() may use each free place, so the dispatcher must look now
             self._state.wakeup.set()
         else:
             self._look_later(now)
 
-    def _sent(self, grant: Grant, now: float) -> bool | float:
+    def _sent(self, attempt: Attempt, now: float) -> bool | float:
         """Record the send of a request, or return when it may be sent (:data:`~trawl.transport.base.OnSent`)."""
         if (
             self._session_lease is not None and self._session_lease.until <= now
         ):  # this process was paused, and its cancellation comes later
             return True
-        if grant.sent_at is not None:
-            return self._sent_again(grant, now)
-        opens_at = -math.inf if grant.lane is None else grant.lane.opens_at(grant, now)
+        if attempt.sent_at is not None:
+            return self._sent_again(attempt, now)
+        opens_at = -math.inf if attempt.lane is None else attempt.lane.opens_at(attempt, now)
         if opens_at > now:
             # Wait at the send for a short time. For a longer time, releasing the places is better.
             return opens_at if opens_at <= now + MAX_LEAD else True
-        self._scheduler.sent(grant, now, opens_at)
-        self._count_sent(grant)
+        self._scheduler.sent(attempt, now, opens_at)
+        self._count_sent(attempt)
         if self._recorder is not None:
-            self._recorder(grant, None, now)
+            self._recorder(attempt, None, now)
         self._look_later(now)  # delays count from a send
         return False
 
@@ -340,37 +342,37 @@ class Fetcher:
         else:
             self._state.wakeup.wake_at(self._scheduler.next_event(now))
 
-    def _sent_again(self, grant: Grant, now: float) -> bool:
+    def _sent_again(self, attempt: Attempt, now: float) -> bool:
         """Record another attempt after a send that met a dead connection; True if it must wait for another grant.
 
-        A send counts for delays and quotas even if it fails, so one grant allows one send. The second attempt may
+        A send counts for delays and quotas even if it fails, so one attempt allows one send. The second attempt may
         follow at once only if no scope counts sends.
         """
-        assert grant.lane is not None
-        assert grant.sent_at is not None
-        scopes = grant.lane.scopes
-        add_wasted_send(scopes, grant.sent_at)
+        assert attempt.lane is not None
+        assert attempt.sent_at is not None
+        scopes = attempt.lane.scopes
+        add_wasted_send(scopes, attempt.sent_at)
         if any(scope.held_until > now or scope.counts_sends for scope in scopes):
             return True
         for scope in scopes:
             scope.resent(now)
-        self._count_sent(grant)
+        self._count_sent(attempt)
         return False
 
-    def _count_sent(self, grant: Grant) -> None:
+    def _count_sent(self, attempt: Attempt) -> None:
         self._stats.inc("request_count")
         if RequestSent in self._events.wanted:
-            self._events.emit(RequestSent(grant.request, [scope for scope, _ in grant.scopes]))
+            self._events.emit(RequestSent(attempt.request, [scope for scope, _ in attempt.scopes]))
 
-    def parsed(self, grant: Grant, response: Response | None, now: float) -> float:
-        """Record that the callback or errback of a grant ended at ``now``. Returns its duration in seconds."""
-        task: RequestTask = grant.task
+    def parsed(self, attempt: Attempt, response: Response | None, now: float) -> float:
+        """Record that the callback or errback of an attempt ended at ``now``. Returns its duration in seconds."""
+        task: RequestTask = attempt.task
         if task.times is None or task.read_at is None:
             return 0.0
         seconds = now - task.read_at
         task.times = task.times.parsed(seconds)
         self._stats.times.parsing += seconds
-        lane = grant.lane
+        lane = attempt.lane
         if lane is not None:
             add_parsing(lane.scopes, seconds)
         if response is not None:
@@ -379,22 +381,22 @@ class Fetcher:
                 self._events.emit(ResponseParsed(response))
         return seconds
 
-    def _time(self, grant: Grant, outcome: Outcome) -> None:
+    def _time(self, attempt: Attempt, outcome: Outcome) -> None:
         """Record the times of a send that has ended."""
         ended_at = outcome.ended_at
         sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
-        connecting = grant.prepared_for + sent_at - grant.granted_at
-        times = Times(grant.queued, grant.throttled, connecting, ended_at - sent_at)
-        grant.task.read_at, grant.task.times = ended_at, times
+        connecting = attempt.prepared_for + sent_at - attempt.granted_at
+        times = Times(attempt.queued, attempt.throttled, connecting, ended_at - sent_at)
+        attempt.task.read_at, attempt.task.times = ended_at, times
         self._stats.times.add(times)
-        lane = grant.lane
+        lane = attempt.lane
         assert lane is not None
         add_times(lane.scopes, times)
 
-    def _count(self, grant: Grant, outcome: Outcome) -> None:
+    def _count(self, attempt: Attempt, outcome: Outcome) -> None:
         response = outcome.response
         if response is not None:
-            response.times = grant.task.times
+            response.times = attempt.task.times
             self._stats.inc("response_count")
             self._stats.inc_status(response.status)
             is_plain = outcome.request.sink is None
@@ -409,5 +411,7 @@ class Fetcher:
         elif outcome.error is not None:
             self._stats.inc("download_error_count")
             self._stats.inc(f"download_error_count/{type(outcome.error).__name__}")
-            if isinstance(outcome.error, AddressRefused) and not grant.passes_gate:  # robots.txt: counted for its pages
+            if (
+                isinstance(outcome.error, AddressRefused) and not attempt.passes_gate
+            ):  # robots.txt: counted for its pages
                 self._stats.inc("private_addresses_refused")

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from trawl.engine.no_job import Vet
     from trawl.engine.worker import Worker
     from trawl.frontier.job import Job, SessionLease
-    from trawl.scheduler import Grant, Prefetcher
+    from trawl.scheduler import Attempt, Prefetcher
 
 __all__ = ["JobState", "JobTransport", "OpenJob", "open_job"]
 
@@ -314,8 +314,8 @@ class OpenJob(NoJob):
         """Return a function that also refuses a page whose callback has ended too many processes."""
         deaths = self.deaths
 
-        def vetted(grant: Grant, now: float) -> str | None:
-            return deaths.refusal(grant) or refusal(grant, now)
+        def vetted(attempt: Attempt, now: float) -> str | None:
+            return deaths.refusal(attempt) or refusal(attempt, now)
 
         return vetted
 

@@ -13,7 +13,7 @@ from trawl.engine.callbacks import Callback, CallbackOutputs
 from trawl.engine.worker import Worker
 from trawl.errors import DownloadError
 from trawl.http import Drop, Outcome
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 
 __all__ = ["JobWorker"]
 
@@ -32,14 +32,14 @@ class JobWorker(Worker):
         super().__init__(*parts)
         self._deaths = deaths
 
-    def _refusal(self, grant: Grant, reason: str, failure: DownloadError | None) -> Outcome:
+    def _refusal(self, attempt: Attempt, reason: str, failure: DownloadError | None) -> Outcome:
         if reason == FATAL:
-            return Outcome(grant.request, then=Drop(reason, self._deaths.give_up(grant)))
-        return super()._refusal(grant, reason, failure)
+            return Outcome(attempt.request, then=Drop(reason, self._deaths.give_up(attempt)))
+        return super()._refusal(attempt, reason, failure)
 
     async def _run(
         self,
-        grant: Grant,
+        attempt: Attempt,
         callback: Callback | None,
         default: str,
         argument: object,
@@ -49,9 +49,9 @@ class JobWorker(Worker):
         deaths, slot = self._deaths, None
         try:
             if deaths.has_suspects:
-                await deaths.turn(grant.lease)
-            slot = deaths.begin(grant.lease)
-            await super()._run(grant, callback, default, argument, cb_kwargs, outputs)
-            deaths.survived(grant.lease)
+                await deaths.turn(attempt.lease)
+            slot = deaths.begin(attempt.lease)
+            await super()._run(attempt, callback, default, argument, cb_kwargs, outputs)
+            deaths.survived(attempt.lease)
         finally:
-            deaths.end(grant.lease, slot)
+            deaths.end(attempt.lease, slot)

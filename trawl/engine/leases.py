@@ -25,7 +25,7 @@ from trawl.frontier.base import PushResult
 from trawl.http import Outcome, Replace, Request, Response, fingerprint
 from trawl.http.notes import NO_NOTES, note, notes_of, set_notes, with_meta_or_notes
 from trawl.passwords import without_passwords
-from trawl.scheduler import Grant, Prefetcher
+from trawl.scheduler import Attempt, Prefetcher
 
 __all__ = ["CRAWLS_OWN", "MAX_PENDING", "Leases", "forget_the_last"]
 
@@ -65,11 +65,11 @@ def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
                 del meta[key]
 
 
-def _is_refused(grant: Grant, then: Replace) -> bool:
+def _is_refused(attempt: Attempt, then: Replace) -> bool:
     """Return True if a middleware repeats the request because of the response it got."""
-    if not grant.task.is_used or grant.task.is_stopped or then.reason == "held":
+    if not attempt.task.is_used or attempt.task.is_stopped or then.reason == "held":
         return False
-    return not then.is_new_target or fingerprint(then.request) == fingerprint(grant.request)
+    return not then.is_new_target or fingerprint(then.request) == fingerprint(attempt.request)
 
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
@@ -138,37 +138,37 @@ class Leases:
             self._count_stored(records, stored)
         self._state.ended()
 
-    async def replace(self, grant: Grant, then: Replace) -> str | None:
+    async def replace(self, attempt: Attempt, then: Replace) -> str | None:
         """Queue ``then.request`` as the replacement of the granted request.
 
         Returns the statistic that counts its end if it may not continue; None if it is queued.
         """
         if notes_of(then.request) is NO_NOTES:  # made by user middleware, perhaps with the old request's meta
-            notes = notes_of(grant.request)
+            notes = notes_of(attempt.request)
             set_notes(then.request, notes.for_target() if then.is_new_target else notes)
-        if _is_refused(grant, then):
+        if _is_refused(attempt, then):
             note(then.request, bypasses_cache=True)
-        if not grant.is_page:
-            await self._replace_direct(grant, then)
+        if not attempt.is_page:
+            await self._replace_direct(attempt, then)
             return None
-        if then.reason == "held" and grant.sent_at is None and then.request is grant.request:
+        if then.reason == "held" and attempt.sent_at is None and then.request is attempt.request:
             # Nothing was sent, so the request keeps its place in its lane, as if it had not been granted.
-            self._count(grant, then)
-            await self._frontier.release([grant.lease])
-            self._stored([grant.lease])
+            self._count(attempt, then)
+            await self._frontier.release([attempt.lease])
+            self._stored([attempt.lease])
             return None
-        successor = await self._admission.successor(grant, then)
+        successor = await self._admission.successor(attempt, then)
         if isinstance(successor, str):
             return successor
         await trio.lowlevel.checkpoint_if_cancelled()  # later, an unstored replacement would be counted
         # Count before the store, because each step stores its statistics and a kill may come before the next step.
-        self._count(grant, then)
-        is_here = await self._frontier.replace(grant.lease, successor)
+        self._count(attempt, then)
+        is_here = await self._frontier.replace(attempt.lease, successor)
         if not is_here:
             self._stats.inc("shared/sent_on")
             self._state.left(1)
         elif (
-            grant.task.is_stopped
+            attempt.task.is_stopped
             or successor.not_before > trio.current_time()
             or self._prefetcher.is_shut(successor.lane)
         ):
@@ -177,19 +177,19 @@ class Leases:
             await self._frontier.release([successor])
             self._stored([successor])
         else:
-            await self._admission.line_up(Grant.of_record(successor), successor.not_before)
+            await self._admission.line_up(Attempt.of_record(successor), successor.not_before)
         return None
 
-    async def _replace_direct(self, grant: Grant, then: Replace) -> None:
+    async def _replace_direct(self, attempt: Attempt, then: Replace) -> None:
         """Replace the request of a direct fetch, which keeps its waiter."""
-        waiter = grant.waiter
+        waiter = attempt.waiter
         assert waiter is not None
         request = then.request
-        request.depth = grant.request.depth
+        request.depth = attempt.request.depth
         try:
             until = not_before(request) if then.is_new_target else 0.0
-            successor = await self._admission.direct_grant(
-                request, waiter, passes_gate=grant.passes_gate, replaces=grant
+            successor = await self._admission.direct_attempt(
+                request, waiter, passes_gate=attempt.passes_gate, replaces=attempt
             )
         except IgnoreRequest as error:  # another process sends to its target
             waiter.deliver(Outcome(request, error=error))
@@ -201,10 +201,10 @@ class Leases:
             return
         if then.delay:
             until = max(until, trio.current_time() + then.delay)
-        if grant.task.is_cancelled:  # cancelled during the await: no task would remove the successor again
+        if attempt.task.is_cancelled:  # cancelled during the await: no task would remove the successor again
             return
-        waiter.grant = successor
-        self._count(grant, then)
+        waiter.attempt = successor
+        self._count(attempt, then)
         await self._admission.line_up(successor, until)
 
     def restore(self) -> None:
@@ -217,13 +217,13 @@ class Leases:
         """Remember a lease whose request was not finished, because the crawl is ending or cancelled."""
         self._abandoned.append(lease)
 
-    async def put_back(self, grants: Iterable[Grant]) -> None:
-        """Release the leases of ``grants``, which are not granted, to the frontier."""
-        await self._frontier.release([grant.lease for grant in grants])
+    async def put_back(self, attempts: Iterable[Attempt]) -> None:
+        """Release the leases of ``attempts``, which are not granted, to the frontier."""
+        await self._frontier.release([attempt.lease for attempt in attempts])
 
-    async def give_back(self, grants: Iterable[Grant]) -> None:
-        """Release abandoned leases, and the leases of the waiting ``grants``, to the frontier."""
-        leases = [*self._abandoned, *[grant.lease for grant in grants]]
+    async def give_back(self, attempts: Iterable[Attempt]) -> None:
+        """Release abandoned leases, and the leases of the waiting ``attempts``, to the frontier."""
+        leases = [*self._abandoned, *[attempt.lease for attempt in attempts]]
         self._abandoned.clear()
         if leases:
             await self._frontier.release(leases)
@@ -248,9 +248,9 @@ class Leases:
             self._state.wakeup.set()
         return may_go
 
-    def _count(self, grant: Grant, then: Replace) -> None:
+    def _count(self, attempt: Attempt, then: Replace) -> None:
         self._stats.inc(f"{then.reason}_count")
         if then.is_new_target:
-            logger.debug("%r: %s to %s", grant.request, then.reason, without_passwords(then.request.url))
+            logger.debug("%r: %s to %s", attempt.request, then.reason, without_passwords(then.request.url))
         else:
-            logger.debug("%r waits for another grant: %s", grant.request, then.reason)
+            logger.debug("%r waits for another grant: %s", attempt.request, then.reason)

@@ -33,7 +33,7 @@ from trawl.errors import CloseSpider
 from trawl.frontier.base import Counts
 from trawl.http import Outcome, Replace
 from trawl.passwords import without_passwords
-from trawl.scheduler import Grant, Scheduler
+from trawl.scheduler import Attempt, Scheduler
 from trawl.scheduler.scheduler import reconsider
 from trawl.throttling import Scope
 from trawl.throttling.quota import PageBudget
@@ -200,42 +200,42 @@ class CrawlLimits:
         """True if a page may be taken without a place, because more pages remain than requests are in flight."""
         return self._pages - self._others.in_flight > self._scheduler.in_flight
 
-    def answered(self, grant: Grant) -> None:
+    def answered(self, attempt: Attempt) -> None:
         """Count a whole response as a page until its outcome is known. Call it before its place is released."""
-        if not grant.task.is_counted and not grant.passes_gate:
-            grant.task.is_counted = True
+        if not attempt.task.is_counted and not attempt.passes_gate:
+            attempt.task.is_counted = True
             self._undecided += 1
             self._take_pages(1)
             if self._state.waiters:
-                self._decide_awaiting(grant)
+                self._decide_awaiting(attempt)
 
-    def count_outcome(self, grant: Grant, outcome: Outcome | None) -> None:
-        """Record whether a grant became a page. Safe to call twice.
+    def count_outcome(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        """Record whether an attempt became a page. Safe to call twice.
 
         A page is a whole response of any status, unless it is a redirect or will be retried. A response from a
         middleware or a cache also counts, but a cached response does not count in the budgets of scopes. robots.txt
         does not count.
 
         Args:
-            grant: The grant of the request.
+            attempt: The attempt of the request.
             outcome: Its outcome after the middleware; None if it was cancelled.
         """
-        task: RequestTask = grant.task
+        task: RequestTask = attempt.task
         if task.is_decided:
             return
         task.is_decided = True
-        lane = grant.lane
+        lane = attempt.lane
         assert lane is not None
         is_page = (
             outcome is not None
             and outcome.response is not None
             and not isinstance(outcome.then, Replace)
-            and not grant.passes_gate
+            and not attempt.passes_gate
         )
         if is_page:
-            self.answered(grant)
+            self.answered(attempt)
         self._undecided -= task.is_counted
-        for scope in lane.scopes if grant.slots else ():  # without places it is in flight in no scope
+        for scope in lane.scopes if attempt.slots else ():  # without places it is in flight in no scope
             if scope.pages is not None:
                 self._decide(scope, scope.pages, is_page=is_page and outcome is not None and not outcome.is_cached)
         if is_page:
@@ -245,21 +245,21 @@ class CrawlLimits:
             self._take_pages(-1)
             self._state.wakeup.set()
 
-    def _decide_awaiting(self, grant: Grant) -> None:
-        """Decide responses whose middleware waits for a fetch that needs a page, after ``grant`` took one."""
-        has_budget = grant.lane is not None and any(scope.pages is not None for scope in grant.lane.scopes)
+    def _decide_awaiting(self, attempt: Attempt) -> None:
+        """Decide responses whose middleware waits for a fetch that needs a page, after ``attempt`` took one."""
+        has_budget = attempt.lane is not None and any(scope.pages is not None for scope in attempt.lane.scopes)
         if has_budget or self._pages - self._others.in_flight <= 0:
             for waiter in list(self._state.waiters):
-                if waiter.parent is not None and waiter.grant is not None:
-                    self.decide_early(waiter.parent, waiter.grant)
+                if waiter.parent is not None and waiter.attempt is not None:
+                    self.decide_early(waiter.parent, waiter.attempt)
 
-    def decide_early(self, grant: Grant, fetch: Grant) -> None:
-        """Count the response to ``grant`` as a page if none remains for ``fetch``, for which its middleware waits.
+    def decide_early(self, attempt: Attempt, fetch: Attempt) -> None:
+        """Count the response to ``attempt`` as a page if none remains for ``fetch``, for which its middleware waits.
 
         Otherwise the fetch would wait for a page, and the middleware for the fetch.
         """
-        task: RequestTask = grant.task
-        lane = grant.lane
+        task: RequestTask = attempt.task
+        lane = attempt.lane
         if not task.is_counted or task.is_decided or lane is None:
             return
         budgets = [(scope, scope.pages) for scope in lane.scopes if scope.pages is not None]

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from trawl.frontier.redis.sessions import JobSession
     from trawl.http import Request
     from trawl.robots import RobotsCache
-    from trawl.scheduler import Grant, Prefetcher
+    from trawl.scheduler import Attempt, Prefetcher
     from trawl.throttling import Throttle
     from trawl.throttling.shared import Line
     from trawl.transport import Transport
 
 __all__ = ["Alone", "NoJob", "NoJobState", "Vet"]
 
-Vet: TypeAlias = "Callable[[Grant, float], str | None]"
-"""Returns why a pending grant may not be sent at all at an event loop time; None if it may."""
+Vet: TypeAlias = "Callable[[Attempt, float], str | None]"
+"""Returns why a pending attempt may not be sent at all at an event loop time; None if it may."""
 
 
 @attrs.frozen(kw_only=True)
@@ -88,7 +88,7 @@ class NoJob:
         return plain
 
     def vet(self, refusal: Vet) -> Vet:
-        """Return a function that says why a grant may not be sent at all: ``refusal``."""
+        """Return a function that says why an attempt may not be sent at all: ``refusal``."""
         return refusal
 
     def make_follower(self, engine: Engine, admission: Admission, prefetcher: Prefetcher) -> Alone:

@@ -1,6 +1,6 @@
 """robots.txt as the gate of an origin.
 
-The first grant for an origin closes its gate and starts the request for robots.txt. The lanes of this origin wait at
+The first attempt for an origin closes its gate and starts the request for robots.txt. The lanes of this origin wait at
 the gate; other lanes do not. The response decides (RFC 9309, 2.3.1):
 
 * 2xx opens the gate with rules, 4xx opens it without any.
@@ -40,7 +40,7 @@ from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, Download
 from trawl.http import Outcome, Request, Response, body_bytes, host_scope, origin_of
 from trawl.middleware.proxies import Route
 from trawl.robots import MAX_PARSED_BYTES, MAX_STEPS, STEP_BYTES, RobotsCache, RobotsFile, as_utf8, at_once
-from trawl.scheduler import Grant, Scheduler
+from trawl.scheduler import Attempt, Scheduler
 from trawl.throttling import Throttle
 from trawl.throttling.outcomes import give_up_error
 from trawl.throttling.reasons import Reason
@@ -202,7 +202,7 @@ class RobotsGates:
     def _needed(self) -> set[str]:
         """Return the origins with pending requests."""
         needed = {lane.origin for lane in self._scheduler.lanes.values()}
-        needed.update(grant.origin for grant in self._scheduler.later.pending())
+        needed.update(attempt.origin for attempt in self._scheduler.later.pending())
         return needed
 
     def _drop(self, origin: str) -> None:
@@ -258,7 +258,7 @@ class RobotsGates:
         """Make the request for an origin's robots.txt and its waiter. The gate is closed until then."""
         self._scheduler.close_gate(origin)
         waiting = self._scheduler.waiting_at(origin)
-        route = self._route(self._origins[origin], [grant.request for grant in waiting])
+        route = self._route(self._origins[origin], [attempt.request for attempt in waiting])
         request = Request(
             f"{origin}/robots.txt",
             priority=waiting[0].priority if waiting else 0,
@@ -300,7 +300,7 @@ class RobotsGates:
         for origin in [origin for origin in self._origins if part_of(origin) in parts]:
             waiter = self._asked.get(origin)
             if waiter is not None:
-                if waiter.grant is None or not self._scheduler.withdraw(waiter.grant, now):
+                if waiter.attempt is None or not self._scheduler.withdraw(waiter.attempt, now):
                     used.add(part_of(origin))
                     continue
                 del self._asked[origin]
@@ -309,21 +309,21 @@ class RobotsGates:
             self._drop(origin)
         return used
 
-    def forbids(self, grant: Grant) -> str | None:
-        """Return the reason why a grant whose gate is open may not be sent; None if it may."""
-        if not grant.origin or grant.passes_gate:
+    def forbids(self, attempt: Attempt) -> str | None:
+        """Return the reason why an attempt whose gate is open may not be sent; None if it may."""
+        if not attempt.origin or attempt.passes_gate:
             return None
-        known = self._origins.get(grant.origin)
+        known = self._origins.get(attempt.origin)
         if known is None:
             return None
         if 0.0 < known.expires_at <= trio.current_time():
             # This request still uses the old rules; later requests wait for the new ones.
             known.expires_at = 0.0
-            known.asker = grant.request
-            self._unasked[grant.origin] = 0.0
+            known.asker = attempt.request
+            self._unasked[attempt.origin] = 0.0
         if known.verdict is not None:
             return known.verdict
-        if not grant.is_diverted and self.has_forbidden(grant.origin, grant.request.url):
+        if not attempt.is_diverted and self.has_forbidden(attempt.origin, attempt.request.url):
             return "robots_forbidden"  # a rerouted request sends another URL, which is checked there
         return None
 
@@ -348,9 +348,9 @@ class RobotsGates:
             )  # fmt: skip
         return not verdict.is_allowed
 
-    def failure_of(self, grant: Grant) -> DownloadError | None:
-        """Return the error that a grant's origin was given up for."""
-        known = self._origins.get(grant.origin)
+    def failure_of(self, attempt: Attempt) -> DownloadError | None:
+        """Return the error that an attempt's origin was given up for."""
+        known = self._origins.get(attempt.origin)
         return None if known is None else known.failure
 
     def recall(self, origin: str) -> Generator[None, None, bool]:

@@ -11,7 +11,7 @@ import trio
 
 from trawl.http import Outcome, Response
 from trawl.robots import RobotsFile
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 
 __all__ = ["PackedBody", "RobotsWaiter"]
 
@@ -51,7 +51,7 @@ class PackedBody:
 class RobotsWaiter:
     """Waits for one robots.txt."""
 
-    __slots__ = ("_heard", "_parse", "_read", "grant", "parent")
+    __slots__ = ("_heard", "_parse", "_read", "attempt", "parent")
 
     def __init__(
         self, parse: Callable[[Response], Awaitable[RobotsFile]], heard: Callable[[Outcome, RobotsFile | None], None]
@@ -59,8 +59,8 @@ class RobotsWaiter:
         self._parse = parse
         self._heard = heard
         self._read: tuple[Response, RobotsFile] | None = None
-        self.grant: Grant | None = None
-        self.parent: Grant | None = None
+        self.attempt: Attempt | None = None
+        self.parent: Attempt | None = None
 
     async def read(self, response: Response | None) -> None:
         """Parse a received file. Call it before the place is released. A checkpoint if the file is long.
@@ -73,6 +73,6 @@ class RobotsWaiter:
 
     def deliver(self, outcome: Outcome) -> None:
         """Process the outcome."""
-        read, self._read, self.grant = self._read, None, None
+        read, self._read, self.attempt = self._read, None, None
         # A middleware may have replaced the response.
         self._heard(outcome, read[1] if read is not None and read[0] is outcome.response else None)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from trawl.frontier.parts import Change
     from trawl.frontier.redis.sessions import JobSession
     from trawl.http import Request
-    from trawl.scheduler import Grant, Prefetcher
+    from trawl.scheduler import Attempt, Prefetcher
 
 __all__ = ["SharedJobFollower"]
 
@@ -219,22 +219,24 @@ class SharedJobFollower(Alone):
 
     def _used_parts(self) -> set[int]:
         """Return the partitions of hosts for which a direct fetch waits for its turn or is in flight."""
-        grants = [waiter.grant for waiter in self._state.waiters if waiter.grant is not None and waiter.outcome is None]
-        origins = {origin_of(grant.request.url) for grant in grants}
-        return {*map(part_of, origins), *[part_of(f"//{id}") for grant in grants for id, _ in grant.scopes]}
+        attempts = [
+            waiter.attempt for waiter in self._state.waiters if waiter.attempt is not None and waiter.outcome is None
+        ]
+        origins = {origin_of(attempt.request.url) for attempt in attempts}
+        return {*map(part_of, origins), *[part_of(f"//{id}") for attempt in attempts for id, _ in attempt.scopes]}
 
     async def _put_back(self) -> None:
         """Return requests that were leased in advance to the frontier."""
         now = trio.current_time()
-        grants = [grant for grant in pending_pages(self._scheduler) if self._goes(grant)]
-        for grant in grants:
-            self._scheduler.withdraw(grant, now)
-        grants += self._cache_lookup.take_out(self._goes)
-        if grants:
-            await self._leases.put_back(grants)
+        attempts = [attempt for attempt in pending_pages(self._scheduler) if self._goes(attempt)]
+        for attempt in attempts:
+            self._scheduler.withdraw(attempt, now)
+        attempts += self._cache_lookup.take_out(self._goes)
+        if attempts:
+            await self._leases.put_back(attempts)
 
-    def _goes(self, grant: Grant) -> bool:
-        return grant.lease is not None and self.is_shut(grant.lease.lane)
+    def _goes(self, attempt: Attempt) -> bool:
+        return attempt.lease is not None and self.is_shut(attempt.lease.lane)
 
     async def _give_back(self, parts: Collection[int]) -> None:
         """Release all free partitions together, because each call takes a round trip."""

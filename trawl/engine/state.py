@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 import trio
 
 from trawl.http import Outcome, Request, Times
-from trawl.scheduler import Grant
+from trawl.scheduler import Attempt
 
 if TYPE_CHECKING:
     from trawl.engine.admission import Requirements
     from trawl.engine.direct import FetchWaiter
 
-__all__ = ["RequestTask", "Responder", "State", "Waiter", "Wakeup", "current_grant", "in_pipelines", "in_steps"]
+__all__ = ["RequestTask", "Responder", "State", "Waiter", "Wakeup", "current_attempt", "in_pipelines", "in_steps"]
 
 T = TypeVar("T")
 
@@ -77,12 +77,12 @@ class Waiter(Protocol):
     """Receives the outcome of a direct fetch or of a robots.txt instead of a callback.
 
     Attributes:
-        grant: The awaited grant; None before it is made.
-        parent: The grant in whose task the fetch was started; None outside such tasks.
+        attempt: The awaited attempt; None before it is made.
+        parent: The attempt in whose task the fetch was started; None outside such tasks.
     """
 
-    grant: Grant | None
-    parent: Grant | None
+    attempt: Attempt | None
+    parent: Attempt | None
 
     def deliver(self, outcome: Outcome) -> None:
         """Process the outcome. Must not wait."""
@@ -113,9 +113,9 @@ class RequestTask:
         diverted: Requirements of the request after its middleware; None: as granted.
         times: Times of the request so far; None if nothing was sent and no responder was used.
         read_at: Event loop time at which the body was read or the error came; None before.
-        is_used: True if the fetcher was called for this grant, or user code responded. One grant is good for one send.
+        is_used: True if the fetcher was called for this attempt, or user code responded. One attempt allows one send.
         is_responded: True if user code responded or failed, so that nothing was sent.
-        is_stopped: True if the request was not sent because the grant was for another request.
+        is_stopped: True if the request was not sent because the attempt was for another request.
         is_counted: True if its response was counted as a page.
         is_decided: True if it is known whether its response is a page.
         is_done: True if the task finished by itself and its outputs are stored.
@@ -209,8 +209,8 @@ _NO_META: dict[str, Any] = {}
 _ABSENT = object()
 
 
-current_grant: ContextVar[Grant | None] = ContextVar("trawl_grant", default=None)
-"""The grant of the current task. The fetcher finds its grant here, and a direct fetch its parent."""
+current_attempt: ContextVar[Attempt | None] = ContextVar("trawl_attempt", default=None)
+"""The attempt of the current task. The fetcher finds its attempt here, and a direct fetch its parent."""
 
 in_pipelines: ContextVar[bool] = ContextVar("trawl_in_pipelines", default=False)
 """True in a task that passes an item through the pipelines. A page may have named the URLs that they fetch."""

@@ -1,7 +1,7 @@
 """Scheduling: the rules of admission, and the choice of the request that goes next."""
 
 from trawl.scheduler.admission_rules import AdmissionRules
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.attempt import Attempt
 from trawl.scheduler.lanes import Lane
 from trawl.scheduler.prefetcher import Prefetcher
 from trawl.scheduler.reasons import pending_pages
@@ -11,7 +11,7 @@ from trawl.scheduler.settings import SchedulerSettings
 __all__ = [
     "AdmissionRules",
     "Scheduler",
-    "Grant",
+    "Attempt",
     "Prefetcher",
     "Lane",
     "Refused",

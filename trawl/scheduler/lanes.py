@@ -1,6 +1,6 @@
-"""Lanes: lines of grants that wait for the same things, and the closed gates of origins.
+"""Lanes: lines of attempts that wait for the same things, and the closed gates of origins.
 
-A *lane* holds the grants that need the same scopes and the same origin; its best grant stands for all of them. Pages
+A *lane* holds the attempts that need the same scopes and the same origin; its best one stands for all of them. Pages
 and direct fetches (a callback waits for them) are in lanes of their own, and so are direct fetches that pass a closed
 gate (robots.txt itself).
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import attrs
 
 from trawl.frontier import Amounts
-from trawl.scheduler.grant import PAGE, Grant, LaneId
+from trawl.scheduler.attempt import PAGE, Attempt, LaneId
 from trawl.throttling.limits import EXACT
 from trawl.throttling.reasons import Reason
 
@@ -64,10 +64,10 @@ class OriginGate:
         """The clock of a wait here, in seconds: a gate is closed as long as it is there."""
         return now
 
-    def grants(self) -> list[Grant]:
-        """Return the grants that wait here, the highest priority first."""
-        grants = [entry[3] for lane in self.waiting() for entry in sorted(lane.queue)]
-        return sorted(grants, key=lambda grant: -grant.priority)
+    def attempts(self) -> list[Attempt]:
+        """Return the attempts that wait here, the highest priority first."""
+        attempts = [entry[3] for lane in self.waiting() for entry in sorted(lane.queue)]
+        return sorted(attempts, key=lambda attempt: -attempt.priority)
 
 
 Rank: TypeAlias = "tuple[bool, int, int]"
@@ -79,37 +79,37 @@ READY = "ready"
 
 @attrs.frozen
 class Refused:
-    """A grant that may not go at all; it has left its lane and took nothing.
+    """An attempt that may not go at all; it has left its lane and took nothing.
 
     Attributes:
-        grant: What may not go.
+        attempt: What may not go.
         reason: Why, as ``vet`` said.
     """
 
-    grant: Grant
+    attempt: Attempt
     reason: str
 
 
 class Lane:
-    """Grants that need the same scopes and origin. Hot, so mutable and slotted; the scheduler alone changes it.
+    """Attempts that need the same scopes and origin. Hot, so mutable and slotted; the scheduler alone changes it.
 
     Attributes:
         id: Its key.
         asks: What its requests ask of each of its scopes; None where they name no amount.
         scopes: Its scopes, sorted by id: no policy iterates a set.
-        origin: The origin whose gate its grants wait for.
-        kind: DIRECT, PASSING or PAGE: what its grants are.
-        prepares: True if its grants wait to be prepared: user code is yet to run for them; False: for their places.
-        was_prepared: True if user code has run for its grants.
+        origin: The origin whose gate its attempts wait for.
+        kind: DIRECT, PASSING or PAGE: what its attempts are.
+        prepares: True if its attempts wait to be prepared: user code is yet to run for them; False: for their places.
+        was_prepared: True if user code has run for its attempts.
         elsewhere: How many of these its scopes do not count as ahead, because they wait for another of its scopes.
-        queue: A heap of its grants.
+        queue: A heap of its attempts.
         turn: When it last came to the end of the line: lanes of equal priority take turns.
         version: Moves whenever the lane goes elsewhere, so that what heaps remember of it goes stale.
         where: None (nowhere), READY, the queue of the one scope it waits for, or its origin's closed gate.
         held: Seconds for which its first could not have gone with a free place, since the one before it went.
         closed_before: The ``closed_for`` of what it waits for, when its wait began, in seconds.
         ready_at: When it became ready, where it is that.
-        bases: The scopes' grant counters at its turn, for lanes of several scopes or a quota: how often was it passed?
+        bases: The scopes' counters of grants at its turn, for lanes of several scopes or a quota, to count its passes.
         is_claiming: True if it is the claimant.
         is_starving: True if it is in line to be the claimant.
         is_kept_for: True if a quota is kept for it.
@@ -145,7 +145,7 @@ class Lane:
         self.scopes: tuple[Scope, ...] = scopes
         self.origin: str = origin
         self.kind: int = kind
-        self.queue: list[tuple[int, float, int, Grant]] = []
+        self.queue: list[tuple[int, float, int, Attempt]] = []
         self.turn: int = 0
         self.version: int = 0
         self.where: str | ScopeQueue | OriginGate | None = None
@@ -167,38 +167,38 @@ class Lane:
         return False  # two tickets of which one is stale: turns change hands
 
     @property
-    def head(self) -> Grant:
-        """Its best grant. The lane must not be empty."""
+    def head(self) -> Attempt:
+        """Its best attempt. The lane must not be empty."""
         return self.queue[0][3]
 
     @property
     def is_careful(self) -> bool:
-        """True if user code may respond to its grants: they are prepared at the pace at which they could be sent."""
+        """True if user code may respond to its attempts: they are prepared at the pace at which they could be sent."""
         return any(scope.is_careful for scope in self.scopes)
 
     def rank(self) -> Rank:
-        """Its rank among lanes, by its best grant."""
+        """Its rank among lanes, by its best attempt."""
         return (self.kind >= PAGE, self.queue[0][0], self.turn)
 
-    def add(self, grant: Grant, order: int) -> bool:
-        """Put ``grant`` in line. Returns True if it is the best now."""
-        if grant.order is not None:
-            order = grant.order
-        grant.lane = self
-        heappush(self.queue, (-grant.priority, -grant.share, order, grant))
+    def add(self, attempt: Attempt, order: int) -> bool:
+        """Put ``attempt`` in line. Returns True if it is the best now."""
+        if attempt.order is not None:
+            order = attempt.order
+        attempt.lane = self
+        heappush(self.queue, (-attempt.priority, -attempt.share, order, attempt))
         if self.elsewhere:
             self.wait_elsewhere(1)
-        return self.queue[0][3] is grant
+        return self.queue[0][3] is attempt
 
     def drop_head(self) -> None:
-        """Remove the best grant, and those behind it that were withdrawn."""
+        """Remove the best attempt, and those behind it that were withdrawn."""
         queue = self.queue
         heappop(queue)
         while queue and not queue[0][3].is_pending:
             heappop(queue)
 
-    def drop_worst(self, max_number: int) -> list[Grant]:
-        """Remove up to ``max_number`` of the worst pending grants, never its best, and all that were withdrawn."""
+    def drop_worst(self, max_number: int) -> list[Attempt]:
+        """Remove up to ``max_number`` of the worst pending attempts, never its best, and all that were withdrawn."""
         line = sorted([item for item in self.queue if item[3].is_pending])
         keep = max(1, len(line) - max_number)
         self.queue[:] = line[:keep]  # sorted, it is a heap
@@ -240,52 +240,52 @@ class Lane:
         for scope, amount in zip(self.scopes, self.asks, strict=True):
             scope.need_no_more(amount, now)
 
-    def grant(self, grant: Grant, now: float) -> None:
-        """Take each of its scopes for ``grant``, which was its first."""
-        if grant.is_ahead:
-            self.count_no_more(grant)
-        if self.held or grant.not_before:
-            self._count_held(grant, now)
-        self._take(grant, now)
+    def grant(self, attempt: Attempt, now: float) -> None:
+        """Take each of its scopes for ``attempt``, which was its first."""
+        if attempt.is_ahead:
+            self.count_no_more(attempt)
+        if self.held or attempt.not_before:
+            self._count_held(attempt, now)
+        self._take(attempt, now)
 
-    def prepare(self, grant: Grant, now: float) -> None:
-        """Start to prepare ``grant``, which was its first: its middleware runs, and it holds nothing."""
-        if self.held or grant.not_before:
-            self._count_held(grant, now)
-        grant.granted_at = now
+    def prepare(self, attempt: Attempt, now: float) -> None:
+        """Start to prepare ``attempt``, which was its first: its middleware runs, and it holds nothing."""
+        if self.held or attempt.not_before:
+            self._count_held(attempt, now)
+        attempt.granted_at = now
         # What waits for a direct fetch may be ahead of it: so that is not counted, unless it may count as a send.
         if self.kind == PAGE or self.is_careful:
-            self.count_ahead(grant)
+            self.count_ahead(attempt)
             for scope in self.scopes:
                 if scope.is_careful:
                     scope.start_preparing(now)
 
-    def count_ahead(self, grant: Grant) -> None:
-        """Have its scopes count ``grant`` as ahead."""
-        grant.is_ahead = True
-        for scope, amount in self._amounts(grant):
+    def count_ahead(self, attempt: Attempt) -> None:
+        """Have its scopes count ``attempt`` as ahead."""
+        attempt.is_ahead = True
+        for scope, amount in self._amounts(attempt):
             scope.add_ahead(amount)
 
-    def count_no_more(self, grant: Grant) -> None:
-        """Have its scopes count ``grant`` as ahead no more: it gets its places, ends without, or is overdue."""
-        grant.is_ahead = False
-        for scope, amount in self._amounts(grant):
+    def count_no_more(self, attempt: Attempt) -> None:
+        """Have its scopes count ``attempt`` as ahead no more: it gets its places, ends without, or is overdue."""
+        attempt.is_ahead = False
+        for scope, amount in self._amounts(attempt):
             scope.drop_ahead(amount)
 
-    def responded(self, grant: Grant) -> None:
-        """Take each of its scopes for ``grant``, to which user code responded, from when its preparation started.
+    def responded(self, attempt: Attempt) -> None:
+        """Take each of its scopes for ``attempt``, to which user code responded, from when its preparation started.
 
         One that needed a token has them already.
         """
         for scope in self.scopes:
             scope.responded()
-        if not grant.has_places:
-            if grant.is_ahead:
-                self.count_no_more(grant)
-            self._take(grant, grant.granted_at)
+        if not attempt.has_places:
+            if attempt.is_ahead:
+                self.count_no_more(attempt)
+            self._take(attempt, attempt.granted_at)
 
     def wait_elsewhere(self, n: int) -> None:
-        """Have only the scope that its grants wait for count ``n`` more of them as ahead."""
+        """Have only the scope that its attempts wait for count ``n`` more of them as ahead."""
         if self.kind < PAGE:
             return
         self.elsewhere += n
@@ -296,50 +296,50 @@ class Lane:
                 scope.ahead -= n
                 scope.ahead_amount -= n * (1.0 if ask is None else ask)
 
-    def _count_held(self, grant: Grant, now: float) -> None:
-        """Tell ``grant`` for how long it could not have gone with a free place."""
+    def _count_held(self, attempt: Attempt, now: float) -> None:
+        """Tell ``attempt`` for how long it could not have gone with a free place."""
         held = self.held
         self.held = 0.0
         if self.was_prepared:
-            grant.throttled += min(held, now - grant.granted_at)
+            attempt.throttled += min(held, now - attempt.granted_at)
             return
-        if grant.not_before:
-            began_at = grant.pushed_at if grant.found_at is None else grant.found_at
-            held += max(0.0, grant.not_before - began_at)
-        waited = now if grant.found_at is None else now - grant.found_at
-        grant.throttled = min(held, waited)  # it may have come before one that was held here longer
+        if attempt.not_before:
+            began_at = attempt.pushed_at if attempt.found_at is None else attempt.found_at
+            held += max(0.0, attempt.not_before - began_at)
+        waited = now if attempt.found_at is None else now - attempt.found_at
+        attempt.throttled = min(held, waited)  # it may have come before one that was held here longer
 
-    def _take(self, grant: Grant, now: float) -> None:
-        grant.granted_at = now
-        grant.has_places = True
+    def _take(self, attempt: Attempt, now: float) -> None:
+        attempt.granted_at = now
+        attempt.has_places = True
         scopes = self.scopes
-        if grant.is_exempt:  # it takes none
+        if attempt.is_exempt:  # it takes none
             return
         if len(scopes) == 1:  # most lanes have one scope: the loops below cost twice as much
             scope = scopes[0]
-            grant.steps = (scope.step,)
-            amount = grant.scopes[0][1]
-            grant.slots = (scope.take(now, 1.0 if amount is None else amount),)
+            attempt.steps = (scope.step,)
+            amount = attempt.scopes[0][1]
+            attempt.slots = (scope.take(now, 1.0 if amount is None else amount),)
         else:
-            grant.steps = tuple([scope.step for scope in scopes])
-            amounts = self._amounts(grant)
-            grant.slots = tuple([scope.take(now, amount) for scope, amount in amounts])
+            attempt.steps = tuple([scope.step for scope in scopes])
+            amounts = self._amounts(attempt)
+            attempt.slots = tuple([scope.take(now, amount) for scope, amount in amounts])
             if scopes:
                 last = max(scopes, key=_opened_at)
-                grant.held_by = last, last.waits.opened_by
+                attempt.held_by = last, last.waits.opened_by
 
-    def _amounts(self, grant: Grant) -> list[tuple[Scope, float]]:
-        """Return its scopes, each with what ``grant`` is expected to use of it."""
-        return [(scope, grant.amount(index)) for index, scope in enumerate(self.scopes)]
+    def _amounts(self, attempt: Attempt) -> list[tuple[Scope, float]]:
+        """Return its scopes, each with what ``attempt`` is expected to use of it."""
+        return [(scope, attempt.amount(index)) for index, scope in enumerate(self.scopes)]
 
-    def opens_at(self, grant: Grant, now: float) -> float:
-        """Return the instant from which ``grant`` may be written; ``inf``: not by this grant (:meth:`Scope.opens_at`).
+    def opens_at(self, attempt: Attempt, now: float) -> float:
+        """Return when ``attempt`` may be written; ``inf``: this attempt may not (:meth:`Scope.opens_at`).
 
         At or before ``now``: it may be written.
         """
-        # Not strict: an exempt grant names scopes, and its lane has none of them.
+        # Not strict: an exempt attempt names scopes, and its lane has none of them.
         at = -inf
-        for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
+        for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
             if (opens_at := scope.opens_at(slot, now, 1.0 if amount is None else amount)) > at:
                 at = opens_at
         return at
@@ -349,26 +349,26 @@ class Lane:
         for scope in self.scopes:
             scope.lead = 0.0
 
-    def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
-        """Tell its scopes that ``grant`` went to the wire; all of them had let it through from ``due_at`` on.
+    def sent(self, attempt: Attempt, now: float, due_at: float = -inf) -> None:
+        """Tell its scopes that ``attempt`` went to the wire; all of them had let it through from ``due_at`` on.
 
         They take one draw together for the intervals from here: jitter of several would add up to a lower rate.
         """
         draw: float | None = None
-        for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
-            scope.sent(slot, now, 1.0 if amount is None else amount, grant.granted_at, due_at)
+        for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
+            scope.sent(slot, now, 1.0 if amount is None else amount, attempt.granted_at, due_at)
             if scope.jitter != EXACT and len(self.scopes) > 1 and scope.delay + scope.delay_per_slot > 0.0:
                 draw = scope.draw(draw)
 
-    def written(self, grant: Grant, sent_at: float, now: float) -> None:
+    def written(self, attempt: Attempt, sent_at: float, now: float) -> None:
         """Tell its scopes that the write has ended at ``now`` that began at ``sent_at``."""
-        for slot, scope in zip(grant.slots, self.scopes, strict=True):
+        for slot, scope in zip(attempt.slots, self.scopes, strict=True):
             scope.written(slot, sent_at, now)
 
-    def give_back(self, grant: Grant, now: float) -> None:
-        """Free the places that ``grant`` has."""
-        was_sent = grant.sent_at is not None
-        for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
+    def give_back(self, attempt: Attempt, now: float) -> None:
+        """Free the places that ``attempt`` has."""
+        was_sent = attempt.sent_at is not None
+        for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
             # Before the place is free: what waited until this instant waited for that limit.
             if (scope.in_flight >= scope.concurrency or scope.pages is not None) and (limit := scope.full):
                 scope.waits.opened(now, limit)
@@ -385,12 +385,12 @@ class Lane:
         self.bases = [scope.grants for scope in self.scopes]
 
     def amount_in(self, scope: Scope) -> float:
-        """The amount that its best grant is expected to use of one of its scopes."""
-        grant = self.queue[0][3]
-        return grant.amount(self.scopes.index(scope)) if len(self.scopes) > 1 else grant.amount(0)
+        """The amount that its best attempt is expected to use of one of its scopes."""
+        attempt = self.queue[0][3]
+        return attempt.amount(self.scopes.index(scope)) if len(self.scopes) > 1 else attempt.amount(0)
 
     def share_in(self, scope: Scope) -> float:
-        """The amount that its best grant names of one of its scopes: the larger goes first (F07); 0.0 for none."""
+        """The amount that its best attempt names of one of its scopes: the larger goes first (F07); 0.0 for none."""
         return self.queue[0][3].scopes[self.scopes.index(scope)][1] or 0.0
 
     def quota_after(self, scope: Scope | None) -> Scope | None:
@@ -406,7 +406,7 @@ class Lane:
         return None
 
     def passes(self, scope: Scope | None = None) -> int:
-        """Count the grants of others since its turn, at most: in ``scope``, or the largest number over its scopes."""
+        """Count the attempts of others since its turn, at most: in ``scope``, or the largest number over its scopes."""
         if self.bases is None:
             return 0
         if scope is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from trawl.frontier import Frontier, LaneKey, Record
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.attempt import Attempt
 from trawl.scheduler.scheduler import Scheduler
 
 __all__ = ["Lookup", "Prefetcher"]
@@ -47,22 +47,22 @@ class Prefetcher:
     Args:
         frontier: Where the records are.
         scheduler: Where they go to.
-        grant_of: Makes the grant for a record.
+        attempt_of: Makes the attempt for a record.
         lookup: Takes the records that need not be sent.
     """
 
-    __slots__ = ("_frontier", "_grant_of", "_hungry", "_lookup", "_scheduler", "_shuts")
+    __slots__ = ("_attempt_of", "_frontier", "_hungry", "_lookup", "_scheduler", "_shuts")
 
     def __init__(
         self,
         frontier: Frontier,
         scheduler: Scheduler,
-        grant_of: Callable[[Record], Grant],
+        attempt_of: Callable[[Record], Attempt],
         lookup: Lookup,
     ) -> None:
         self._frontier = frontier
         self._scheduler = scheduler
-        self._grant_of = grant_of
+        self._attempt_of = attempt_of
         self._hungry: dict[LaneKey, None] = {}  # a dict keeps the order of coming; a set's depends on PYTHONHASHSEED
         self._lookup = lookup
         self._shuts: Callable[[LaneKey], bool] | None = None
@@ -136,7 +136,7 @@ class Prefetcher:
                     records = [record for record in records if record.not_before <= now]
                     now = clock()
                 for record in records:
-                    self._scheduler.push(self._grant_of(record), now, record.not_before)
+                    self._scheduler.push(self._attempt_of(record), now, record.not_before)
                 await self._give_back(lane)
                 if len(records) < wanted and self._frontier.best(lane) is not None:
                     hungry[lane] = None  # look again
@@ -164,4 +164,4 @@ class Prefetcher:
         """Give the worst of a lane back that has too many: better ones have come one by one."""
         excess = self._scheduler.buffered(lane) - self._max_ahead()
         if excess > 0:
-            await self._frontier.release([grant.lease for grant in self._scheduler.withdraw_worst(lane, excess)])
+            await self._frontier.release([attempt.lease for attempt in self._scheduler.withdraw_worst(lane, excess)])

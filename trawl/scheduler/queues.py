@@ -39,12 +39,12 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
-from trawl.scheduler.grant import PAGE
+from trawl.scheduler.attempt import PAGE
 from trawl.scheduler.lanes import READY
 from trawl.scheduler.scope_queue import ROOM_TO_GROW, ClaimQueue, ScopeQueue, Ticket
 
 if TYPE_CHECKING:
-    from trawl.scheduler.grant import Grant
+    from trawl.scheduler.attempt import Attempt
     from trawl.scheduler.lanes import Lane, Rank
     from trawl.throttling.scope import Scope
 
@@ -52,24 +52,24 @@ __all__ = ["BACKOFF_PATIENCE", "LaneQueues", "LaterQueue"]
 
 
 class LaterQueue:
-    """Grants that may not go before an instant, soonest first, then in the order of coming."""
+    """Attempts that may not go before an instant, soonest first, then in the order of coming."""
 
     __slots__ = ("_heap",)
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Grant]] = []
+        self._heap: list[tuple[float, int, Attempt]] = []
 
-    def add(self, grant: Grant, not_before: float, order: int) -> None:
-        """Keep ``grant``, whose rank among equals is ``order``, until the instant ``not_before``."""
-        heappush(self._heap, (not_before, order, grant))
+    def add(self, attempt: Attempt, not_before: float, order: int) -> None:
+        """Keep ``attempt``, whose rank among equals is ``order``, until the instant ``not_before``."""
+        heappush(self._heap, (not_before, order, attempt))
 
-    def due(self, now: float) -> Iterator[tuple[Grant, int]]:
+    def due(self, now: float) -> Iterator[tuple[Attempt, int]]:
         """Take out those whose time has come, each with its order; those that were withdrawn are dropped."""
         heap = self._heap
         while heap and heap[0][0] <= now:
-            _, order, grant = heappop(heap)
-            if grant.is_pending:
-                yield grant, order
+            _, order, attempt = heappop(heap)
+            if attempt.is_pending:
+                yield attempt, order
 
     def next_at(self) -> float:
         """The instant at which the next one is due; ``inf`` for none."""
@@ -78,9 +78,9 @@ class LaterQueue:
             heappop(heap)
         return heap[0][0] if heap else inf
 
-    def pending(self) -> list[Grant]:
+    def pending(self) -> list[Attempt]:
         """Those that wait here, soonest first."""
-        return [grant for _, _, grant in sorted(self._heap, key=lambda item: item[:2]) if grant.is_pending]
+        return [attempt for _, _, attempt in sorted(self._heap, key=lambda item: item[:2]) if attempt.is_pending]
 
 
 BACKOFF_PATIENCE = 30.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import attrs
 
 from trawl.http import host_scope
-from trawl.scheduler.grant import PAGE, Grant
+from trawl.scheduler.attempt import PAGE, Attempt
 from trawl.scheduler.lanes import READY, Lane, OriginGate
 from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
 from trawl.throttling.reasons import Reason
@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 ReasonCount: TypeAlias = "tuple[int, Reason]"
-"""How many grants wait, and for what."""
+"""How many attempts wait, and for what."""
 
 StoredCount: TypeAlias = "Callable[[LaneKey], int]"
-"""How many grants of a lane of pages wait behind those that the scheduler has."""
+"""How many attempts of a lane of pages wait behind those that the scheduler has."""
 
 NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
 """Nothing can go until a request that is in flight has ended."""
@@ -51,9 +51,9 @@ _OF_ALL = (NO_PLACE, NO_PAGES, NO_PREPARATION)
 
 
 def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
-    """Explain why a pending grant, its request, a lane of pages, or a scope (by its id) waits; None: it does not.
+    """Explain why a pending attempt, its request, a lane of pages, or a scope (by its id) waits; None: it does not.
 
-    A grant behind others of its lane waits for what the first of them waits for. A request is searched for among all
+    An attempt behind others of its lane waits for what the first of them waits for. A request is searched for among all
     that wait. A scope that is open waits for what its requests wait for; one that is not in use for nothing.
     """
     if isinstance(subject, str):
@@ -61,12 +61,12 @@ def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
     if isinstance(subject, tuple):
         lane = scheduler.lanes.get(subject)
         return None if lane is None else _Reasons(scheduler, now).why(lane)
-    grant = subject if isinstance(subject, Grant) else _grant_of(scheduler, subject)
-    if grant is None or not grant.is_pending:
+    attempt = subject if isinstance(subject, Attempt) else _attempt_of(scheduler, subject)
+    if attempt is None or not attempt.is_pending:
         return None
-    if grant.lane is None:
-        return Reason("", "not_before", grant.not_before, "the request's own delay")
-    return _Reasons(scheduler, now).why(grant.lane)
+    if attempt.lane is None:
+        return Reason("", "not_before", attempt.not_before, "the request's own delay")
+    return _Reasons(scheduler, now).why(attempt.lane)
 
 
 def why_host(scheduler: Scheduler, host: str, now: float) -> Reason | None:
@@ -80,29 +80,31 @@ def why_host(scheduler: Scheduler, host: str, now: float) -> Reason | None:
     return None
 
 
-def _is_for(grant: Grant, host: str) -> bool:
-    return host in grant.request.url and host_scope(grant.request.url) == host
+def _is_for(attempt: Attempt, host: str) -> bool:
+    return host in attempt.request.url and host_scope(attempt.request.url) == host
 
 
-def why_next(scheduler: Scheduler, grant: Grant, now: float) -> Reason | None:
-    """Explain why the next grant in the lane of ``grant`` waits; None: there is none, or nothing holds it up."""
+def why_next(scheduler: Scheduler, attempt: Attempt, now: float) -> Reason | None:
+    """Explain why the next attempt in the lane of ``attempt`` waits; None: there is none, or nothing holds it up."""
     lane = None
-    if grant.lane is not None:  # the next one is prepared, or waits for that
-        lane = scheduler.lanes.get(grant.lane.id) or scheduler.lanes.get(grant.lane_id)
+    if attempt.lane is not None:  # the next one is prepared, or waits for that
+        lane = scheduler.lanes.get(attempt.lane.id) or scheduler.lanes.get(attempt.lane_id)
     return None if lane is None else _Reasons(scheduler, now).why(lane)
 
 
-def pending_pages(scheduler: Scheduler) -> list[Grant]:
+def pending_pages(scheduler: Scheduler) -> list[Attempt]:
     """Every page that waits, in no promised order: at the end of a crawl they are given back."""
     lined = [ticket[-1] for lane in scheduler.lanes.values() for ticket in lane.queue]
-    pending = [grant for grant in [*lined, *scheduler.later.pending()] if grant.is_pending and not grant.is_direct]
-    return [grant for grant in pending if grant.task is None]
+    pending = [
+        attempt for attempt in [*lined, *scheduler.later.pending()] if attempt.is_pending and not attempt.is_direct
+    ]
+    return [attempt for attempt in pending if attempt.task is None]
 
 
-def prepared_grants(scheduler: Scheduler) -> list[Grant]:
-    """Every grant that is prepared, and waits for its places."""
+def prepared_attempts(scheduler: Scheduler) -> list[Attempt]:
+    """Every attempt that is prepared, and waits for its places."""
     lined = [ticket[-1] for lane in scheduler.lanes.values() if lane.was_prepared for ticket in lane.queue]
-    return [grant for grant in lined if grant.is_pending]
+    return [attempt for attempt in lined if attempt.is_pending]
 
 
 STEP_LANES = 200
@@ -112,15 +114,15 @@ STEP_LANES = 200
 def waiting_in_steps(
     scheduler: Scheduler, clock: Callable[[], float], stored: StoredCount | None = None
 ) -> Generator[None, None, list[ReasonCount]]:
-    """Group the pending grants by the reason for which they wait. Yields after each step.
+    """Group the pending attempts by the reason for which they wait. Yields after each step.
 
-    Each grant is in the group of its own lane: of two lanes in the queue of one scope, the other may have a second
-    scope that opens later. A grant that moves between two steps may be counted twice, or not at all.
+    Each attempt is in the group of its own lane: of two lanes in the queue of one scope, the other may have a second
+    scope that opens later. An attempt that moves between two steps may be counted twice, or not at all.
 
     Args:
-        scheduler: The scheduler that has the grants.
+        scheduler: The scheduler that has the attempts.
         clock: Returns the event loop time in seconds. Called once per step.
-        stored: How many more grants of a lane of pages wait where the scheduler does not see them; None: none do.
+        stored: How many more attempts of a lane of pages wait where the scheduler does not see them; None: none do.
 
     Returns:
         The groups in no particular order, as the generator's value.
@@ -132,7 +134,7 @@ def waiting_in_steps(
             yield
             reasons.now = clock()
         if scheduler.lanes.get(lane.id) is not lane:
-            continue  # its grants left it during a step of others
+            continue  # its attempts left it during a step of others
         reason = reasons.why(lane)
         if reason is not None:
             size = len(lane.queue)
@@ -141,7 +143,7 @@ def waiting_in_steps(
             groups[reason] = groups.get(reason, 0) + size
     later = scheduler.later.pending()
     if later:
-        first_at = min([grant.not_before for grant in later])
+        first_at = min([attempt.not_before for attempt in later])
         groups[Reason("", "not_before", first_at, "the request's own delay")] = len(later)
     yield
     return [(count, reason) for reason, count in groups.items()]
@@ -167,7 +169,7 @@ class _Reasons:
         self._of_prepared: dict[Scope, Reason] | None = None
 
     def why(self, lane: Lane) -> Reason | None:
-        """Explain why the best grant of a lane waits: the last of its scopes to open; None: it may go."""
+        """Explain why the best attempt of a lane waits: the last of its scopes to open; None: it may go."""
         scheduler, where = self._scheduler, lane.where
         if isinstance(where, OriginGate):
             return where.why(self.now)
@@ -242,9 +244,9 @@ def _why_scope(scheduler: Scheduler, scope_id: str, now: float) -> Reason | None
     return None if others in _OF_ALL else others
 
 
-def _grant_of(scheduler: Scheduler, request: object) -> Grant | None:
+def _attempt_of(scheduler: Scheduler, request: object) -> Attempt | None:
     for lane in scheduler.lanes.values():
         for item in lane.queue:
             if item[3].request is request:
                 return item[3]
-    return next((grant for grant in scheduler.later.pending() if grant.request is request), None)
+    return next((attempt for attempt in scheduler.later.pending() if attempt.request is request), None)

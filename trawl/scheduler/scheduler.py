@@ -30,7 +30,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
-from trawl.scheduler.grant import DIRECT, PAGE, PASSING, Grant, LaneId
+from trawl.scheduler.attempt import DIRECT, PAGE, PASSING, Attempt, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
 from trawl.scheduler.reasons import (
@@ -63,7 +63,7 @@ Where it was made to send, as a function around ``fetch``, and never responded, 
 
 
 def reconsider(scheduler: Scheduler, scope: Scope, now: float) -> None:
-    """Have the best grant of every lane that waits for ``scope`` vetted at the next choice, before the scope is asked.
+    """Have the best attempt of every lane that waits for ``scope`` vetted at the next choice, before asking the scope.
 
     Without it they would be refused when the scope opens, which a backoff may put off for minutes.
     """
@@ -81,11 +81,11 @@ class Scheduler:
         scope_of: The scope of an id, made on demand at an instant.
         places: Requests in flight at most, over all; ``inf`` for no limit. May be set while the crawl runs.
         depth_first: Inside a lane the newest goes first, instead of the oldest.
-        vet: Says why a grant may not go at all now, or None; asked when it is first looked at, and when it is to go.
+        vet: Says why an attempt may not go at all now, or None; asked when it is first looked at, and when it is to go.
 
     Attributes:
         places: Requests in flight at most.
-        pending: Grants that wait.
+        pending: Attempts that wait.
         pending_direct: Those of them that are direct.
         in_flight: Those that were granted their places, and have not given them back.
         has_user_code: A user's own code runs before each send: requests are prepared before they wait for their places.
@@ -98,7 +98,7 @@ class Scheduler:
         grants: The number ever granted.
         looks: Lanes ever looked at.
         queues: The ready and the waiting lanes, for explanations and tests, to be read only; so are the next four.
-        preparations: The same of the lanes whose grants wait to be prepared.
+        preparations: The same of the lanes whose attempts wait to be prepared.
         lanes: The lanes that have something pending.
         later: What waits for a time of its own.
         closed: The closed gates, by origin.
@@ -141,7 +141,7 @@ class Scheduler:
         *,
         places: float,
         depth_first: bool = False,
-        vet: Callable[[Grant, float], str | None] | None = None,
+        vet: Callable[[Attempt, float], str | None] | None = None,
     ) -> None:
         self.places: float = places
         self.pending: int = 0
@@ -161,7 +161,7 @@ class Scheduler:
         self._next_order = count(1).__next__
         self._next_turn = count(1).__next__
         self._now = -inf
-        self._overdue: list[tuple[float, int, Grant]] = []  # when each takes much longer than others did
+        self._overdue: list[tuple[float, int, Attempt]] = []  # when each takes much longer than others did
         self.queues: LaneQueues = LaneQueues()
         self.preparations: LaneQueues = LaneQueues(prepares=True)
         self.lanes: dict[LaneId, Lane] = {}
@@ -172,29 +172,29 @@ class Scheduler:
 
     # -- requests come and go
 
-    def push(self, grant: Grant, now: float, not_before: float = 0.0) -> None:
-        """Take ``grant`` in; it does not go before the instant ``not_before``, and holds up no other until then.
+    def push(self, attempt: Attempt, now: float, not_before: float = 0.0) -> None:
+        """Take ``attempt`` in; it does not go before the instant ``not_before``, and holds up no other until then.
 
         Raises:
-            ValueError: The grant is pending or under way already.
+            ValueError: The attempt is pending or under way already.
         """
-        if grant.is_pending or grant.is_under_way:
-            raise ValueError(f"{grant!r} is here already")
-        grant.pushed(now, not_before)
-        grant.is_prepared = not self.has_user_code
+        if attempt.is_pending or attempt.is_under_way:
+            raise ValueError(f"{attempt!r} is here already")
+        attempt.pushed(now, not_before)
+        attempt.is_prepared = not self.has_user_code
         self.pending += 1
-        self.pending_direct += grant.is_direct
+        self.pending_direct += attempt.is_direct
         order = self._sign * self._next_order()
         if not_before > now:
-            self.later.add(grant, not_before, order)
+            self.later.add(attempt, not_before, order)
         else:
-            self._line_up(grant, order, now)
+            self._line_up(attempt, order, now)
 
-    def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
-        """The best grant that may go at ``now``, with a place and its scopes taken; None when there is none.
+    def grant(self, now: float, *, pages: bool = True) -> Attempt | Refused | None:
+        """The best attempt that may go at ``now``, with a place and its scopes taken; None when there is none.
 
-        Or the best that may be prepared: it has no task yet, and no places. With ``pages`` false only direct grants go.
-        A :class:`Refused` comes out instead of a grant that may not go.
+        Or the best that may be prepared: it has no task yet, and no places. With ``pages`` false only direct ones go.
+        A :class:`Refused` comes out instead of an attempt that may not go.
         """
         is_full, preparations = self.in_flight >= self.places, self.preparations
         if is_full and not self.has_user_code:
@@ -207,8 +207,8 @@ class Scheduler:
         if preparations.scope_queues:
             preparations.advance(now)
         if self.later.next_at() <= now:
-            for grant, order in self.later.due(now):
-                self._line_up(grant, order, now)
+            for attempt, order in self.later.due(now):
+                self._line_up(attempt, order, now)
         queues, no_pages = self.queues, NO_PLACE if is_full else None if pages else NO_PAGES
         left_by: Reason | None = None
         while True:
@@ -234,97 +234,97 @@ class Scheduler:
                 return None
             queues, no_pages = preparations, self.preparing_full_by() or (None if pages else NO_PAGES)
 
-    def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
-        """Note that ``grant`` went to the wire at ``now``, and might have gone at ``due_at``. Safe to call twice."""
-        if not grant.is_under_way or grant.sent_at is not None:
+    def sent(self, attempt: Attempt, now: float, due_at: float = -inf) -> None:
+        """Note that ``attempt`` went to the wire at ``now``, and might have gone at ``due_at``. Safe to call twice."""
+        if not attempt.is_under_way or attempt.sent_at is not None:
             return
-        grant.sent_at = self._now = now
-        lane = grant.lane
+        attempt.sent_at = self._now = now
+        lane = attempt.lane
         assert lane is not None
         # Until now nobody knew when its scopes open again: spacing counts from the send.
-        lane.sent(grant, now, due_at)
+        lane.sent(attempt, now, due_at)
         self._wake(lane, now)
 
-    def give_back(self, grant: Grant, now: float) -> None:
-        """Give the places of ``grant`` back: its body is read, or it failed. Safe to call twice."""
-        if not grant.is_under_way:
+    def give_back(self, attempt: Attempt, now: float) -> None:
+        """Give the places of ``attempt`` back: its body is read, or it failed. Safe to call twice."""
+        if not attempt.is_under_way:
             return
-        grant.is_under_way = False
+        attempt.is_under_way = False
         self._now = now
-        lane = grant.lane
+        lane = attempt.lane
         assert lane is not None
-        if grant.has_places:
-            grant.has_places = False
+        if attempt.has_places:
+            attempt.has_places = False
             self.in_flight -= 1
-            lane.give_back(grant, now)
+            lane.give_back(attempt, now)
         else:
-            if grant.is_pending:
-                self.withdraw(grant, now)
+            if attempt.is_pending:
+                self.withdraw(attempt, now)
             else:
-                self.preparing -= grant.is_page
+                self.preparing -= attempt.is_page
                 for scope in lane.scopes:
-                    scope.release(grant.granted_at)
-            self._ahead_no_more(grant)
+                    scope.release(attempt.granted_at)
+            self._ahead_no_more(attempt)
         self._wake(lane, now)
 
-    def prepared(self, grant: Grant, now: float, *, pages: bool = True) -> bool:
-        """Have ``grant``, whose middleware has run, wait for its places; True: it is decided, as the only one."""
-        lane = grant.lane
+    def prepared(self, attempt: Attempt, now: float, *, pages: bool = True) -> bool:
+        """Have ``attempt``, whose middleware has run, wait for its places; True: it is decided, as the only one."""
+        lane = attempt.lane
         assert lane is not None
-        self._note_prepared(grant, lane, now)
-        grant.is_prepared = grant.is_pending = True
-        grant.is_vetted = False
+        self._note_prepared(attempt, lane, now)
+        attempt.is_prepared = attempt.is_pending = True
+        attempt.is_vetted = False
         self.pending += 1
-        self.pending_direct += grant.is_direct
-        self._line_up(grant, self._sign * self._next_order(), now)
+        self.pending_direct += attempt.is_direct
+        self._line_up(attempt, self._sign * self._next_order(), now)
         ready = self.queues.ready
-        if self.preparing or len(ready) != 1 or self.in_flight >= self.places or not (pages or grant.is_direct):
+        if self.preparing or len(ready) != 1 or self.in_flight >= self.places or not (pages or attempt.is_direct):
             return False
-        if (lane := ready[0][5]).where is not READY or lane.head is not grant:
+        if (lane := ready[0][5]).where is not READY or lane.head is not attempt:
             return False
         heappop(ready)
         self.looks += 1
         return self._look(lane, now) is not None
 
-    def needs_token(self, grant: Grant) -> bool:
-        """Return True if a response to ``grant`` by user code needs a token of the job's store to count: here never."""
+    def needs_token(self, attempt: Attempt) -> bool:
+        """Return True if a response of user code needs a token of the job's store to count; never here."""
         return False
 
-    def responded(self, grant: Grant, now: float) -> None:
-        """Count what user code responded to ``grant`` as sent when its preparation started, or when its token came."""
-        lane = grant.lane
+    def responded(self, attempt: Attempt, now: float) -> None:
+        """Count a response of user code to ``attempt`` as sent when its preparation started, or when its token came."""
+        lane = attempt.lane
         assert lane is not None
-        if grant.is_pending or not grant.is_under_way:  # the crawl ends
+        if attempt.is_pending or not attempt.is_under_way:  # the crawl ends
             return
-        if not grant.has_places:
-            self.preparing -= grant.is_page
-            self.ahead -= grant.is_page
+        if not attempt.has_places:
+            self.preparing -= attempt.is_page
+            self.ahead -= attempt.is_page
             self.in_flight += 1
         self.caution = CAUTION
-        lane.responded(grant)
-        self.sent(grant, grant.granted_at)
+        lane.responded(attempt)
+        self.sent(attempt, attempt.granted_at)
         self._now = now
         self._wake(lane, now)
 
-    def fetches(self, grant: Grant, now: float) -> None:
-        """Note that the middleware of ``grant`` fetches something: that is not to wait until it has run."""
-        lane = grant.lane
-        if lane is not None and grant.is_ahead and grant.is_preparing and lane.is_careful:
-            lane.count_no_more(grant)
+    def fetches(self, attempt: Attempt, now: float) -> None:
+        """Note that the middleware of ``attempt`` fetches something: that is not to wait until it has run."""
+        lane = attempt.lane
+        if lane is not None and attempt.is_ahead and attempt.is_preparing and lane.is_careful:
+            lane.count_no_more(attempt)
             for scope in lane.scopes:
                 self._wake_preparations(scope, now)
 
-    def _note_prepared(self, grant: Grant, lane: Lane, now: float) -> None:
-        started_at, grant.granted_at = grant.granted_at, now
-        grant.prepared_for = now - started_at
-        self.awaits |= grant.prepared_for > MIN_LEAD
-        self.preparing -= grant.is_page
+    def _note_prepared(self, attempt: Attempt, lane: Lane, now: float) -> None:
+        started_at, attempt.granted_at = attempt.granted_at, now
+        attempt.prepared_for = now - started_at
+        self.awaits |= attempt.prepared_for > MIN_LEAD
+        self.preparing -= attempt.is_page
         for scope in lane.scopes:
             scope.release(started_at)
-            if lane.kind != PASSING and scope.let_through_one(grant.prepared_for):
+            if lane.kind != PASSING and scope.let_through_one(attempt.prepared_for):
                 self._let_direct_go(scope, now)
-        if lane.kind == PAGE and not grant.is_ahead:
-            lane.count_ahead(grant)
+        if lane.kind == PAGE and not attempt.is_ahead:
+            lane.count_ahead(attempt)
 
     def _let_direct_go(self, scope: Scope, now: float) -> None:
         """Have direct fetches prepared at once that had to wait for ``scope``, which is careful no more."""
@@ -334,19 +334,19 @@ class Scheduler:
                 self.preparations.make_ready(lane, now)
         self._wake_preparations(scope, now)
 
-    def _ahead_no_more(self, grant: Grant) -> None:
-        self.ahead -= grant.is_page
-        if grant.is_ahead:
-            assert grant.lane is not None
-            grant.lane.count_no_more(grant)
+    def _ahead_no_more(self, attempt: Attempt) -> None:
+        self.ahead -= attempt.is_page
+        if attempt.is_ahead:
+            assert attempt.lane is not None
+            attempt.lane.count_no_more(attempt)
 
     def _count_overdue(self, now: float) -> None:
         """Count no longer as ahead what takes much longer in its middleware than others did: it may hang."""
         while self._next_overdue() <= now:
-            grant = heappop(self._overdue)[2]
-            assert grant.lane is not None
-            grant.lane.count_no_more(grant)
-            for scope in grant.lane.scopes:
+            attempt = heappop(self._overdue)[2]
+            assert attempt.lane is not None
+            attempt.lane.count_no_more(attempt)
+            for scope in attempt.lane.scopes:
                 self._wake_preparations(scope, now)
 
     def _next_overdue(self) -> float:
@@ -362,30 +362,30 @@ class Scheduler:
 
     # -- what is pending, taken out again
 
-    def withdraw(self, grant: Grant, now: float | None = None) -> bool:
-        """Take a pending grant out again (its waiter was cancelled); returns True if it was pending."""
-        if not grant.is_pending:
+    def withdraw(self, attempt: Attempt, now: float | None = None) -> bool:
+        """Take a pending attempt out again (its waiter was cancelled); returns True if it was pending."""
+        if not attempt.is_pending:
             return False
         now = self._now if now is None else now
-        self._leave(grant)
-        lane = grant.lane
+        self._leave(attempt)
+        lane = attempt.lane
         if lane is not None and lane.elsewhere:
             lane.wait_elsewhere(-1)
         # One further behind stays in the heap: it is dropped when it comes to the front.
-        if lane is not None and lane.queue[0][3] is grant:
+        if lane is not None and lane.queue[0][3] is attempt:
             lane.drop_head()
             self._settle(lane, now)
         return True
 
-    def withdraw_worst(self, lane: LaneKey, max_number: int) -> list[Grant]:
+    def withdraw_worst(self, lane: LaneKey, max_number: int) -> list[Attempt]:
         """Take up to ``max_number`` of the worst pages of a lane out again, its best excepted."""
         found = self.lanes.get(lane)
         if found is None:
             return []
-        grants = found.drop_worst(max_number)
-        for grant in grants:
-            self._leave(grant)
-        return grants
+        attempts = found.drop_worst(max_number)
+        for attempt in attempts:
+            self._leave(attempt)
+        return attempts
 
     def leave(self, now: float) -> None:
         """Have the scopes count no lane of this crawl any more: it has ended, and others may hold them."""
@@ -428,7 +428,7 @@ class Scheduler:
         return self.closed.get(origin)
 
     def close_gate(self, origin: str, reason: Reason | None = None) -> None:
-        """Let nothing of ``origin`` go but direct grants that pass it; ``reason`` is what those who wait are told."""
+        """Let nothing of ``origin`` go but direct attempts that pass it; ``reason`` is what those who wait are told."""
         gate = self.closed.setdefault(origin, OriginGate(origin))
         if reason is not None:
             gate.reason = reason
@@ -444,10 +444,10 @@ class Scheduler:
         for lane in gate.waiting() if gate is not None else ():
             self._queues_of(lane).enter(lane, now)
 
-    def waiting_at(self, origin: str) -> list[Grant]:
-        """Return the grants that wait for the gate of ``origin``, the highest priority first."""
+    def waiting_at(self, origin: str) -> list[Attempt]:
+        """Return the attempts that wait for the gate of ``origin``, the highest priority first."""
         gate = self.closed.get(origin)
-        return [] if gate is None else gate.grants()
+        return [] if gate is None else gate.attempts()
 
     # -- what can be asked
 
@@ -494,46 +494,46 @@ class Scheduler:
         return None if found is None else found.queue[0][:3]
 
     def why(self, subject: object, now: float) -> Reason | None:
-        """Explain why a grant, its request, a lane of pages, or a scope (by its id) waits; None: it does not."""
+        """Explain why an attempt, its request, a lane of pages, or a scope (by its id) waits; None: it does not."""
         return why(self, subject, now)
 
     def why_host(self, host: str, now: float) -> Reason | None:
         """Explain why a pending request to ``host`` waits, whatever its scopes are; None: nothing holds one up."""
         return why_host(self, host, now)
 
-    def why_next(self, grant: Grant, now: float) -> Reason | None:
-        """Explain why the next grant in the lane of ``grant`` waits; None: there is none, or nothing holds it up."""
-        return why_next(self, grant, now)
+    def why_next(self, attempt: Attempt, now: float) -> Reason | None:
+        """Explain why the next attempt in the lane of ``attempt`` waits; None: there is none, or it may go."""
+        return why_next(self, attempt, now)
 
     def waiting_in_steps(
         self, clock: Callable[[], float], stored: StoredCount | None = None
     ) -> Generator[None, None, list[ReasonCount]]:
-        """Group the pending grants by the reason for which they wait, and yield after each step."""
+        """Group the pending attempts by the reason for which they wait, and yield after each step."""
         return waiting_in_steps(self, clock, stored)
 
     # -- inside
 
-    def _line_up(self, grant: Grant, order: int, now: float) -> None:
-        lane_id = grant.lane_id if grant.task is None else ("prepared", grant.lane_id)
+    def _line_up(self, attempt: Attempt, order: int, now: float) -> None:
+        lane_id = attempt.lane_id if attempt.task is None else ("prepared", attempt.lane_id)
         lane = self.lanes.get(lane_id)
         if lane is None:
             scope_of = self._scope_of
-            scopes = () if grant.is_exempt else tuple([scope_of(id, now) for id, _ in grant.scopes])
-            kind = PAGE if not grant.is_direct else PASSING if grant.passes_gate else DIRECT
-            lane = self.lanes[lane_id] = Lane(lane_id, scopes, grant.origin, kind)
-            lane.prepares = not grant.is_prepared
-            lane.was_prepared = grant.task is not None
+            scopes = () if attempt.is_exempt else tuple([scope_of(id, now) for id, _ in attempt.scopes])
+            kind = PAGE if not attempt.is_direct else PASSING if attempt.passes_gate else DIRECT
+            lane = self.lanes[lane_id] = Lane(lane_id, scopes, attempt.origin, kind)
+            lane.prepares = not attempt.is_prepared
+            lane.was_prepared = attempt.task is not None
             if lane.prepares and self.caution:
                 for scope in scopes:
                     if scope.caution < 0.0:
                         scope.caution = self.caution
-            lane.need(tuple([amount for _, amount in grant.scopes]) if lane.scopes else (), now)
-            lane.add(grant, order)
+            lane.need(tuple([amount for _, amount in attempt.scopes]) if lane.scopes else (), now)
+            lane.add(attempt, order)
             lane.take_turn(self._next_turn())
             if not (self.closed and self._waits_at_gate(lane, now)):
                 (self.preparations if lane.prepares else self.queues).enter(lane, now)
         # At a gate its rank does not matter: all lanes go on when that opens.
-        elif lane.add(grant, order) and not isinstance(lane.where, OriginGate):
+        elif lane.add(attempt, order) and not isinstance(lane.where, OriginGate):
             queues = self.preparations if lane.prepares else self.queues
             queues.enter(lane, now)  # a better head: to be looked at again
             # It went to the queue of its quota; if another scope had woken it, the next lane is woken there (W).
@@ -554,8 +554,8 @@ class Scheduler:
         gate.lanes[lane] = None
         return True
 
-    def _look(self, lane: Lane, now: float) -> Grant | Refused | None:
-        """Grant or prepare a ready lane's best grant, or send the lane to wait."""
+    def _look(self, lane: Lane, now: float) -> Attempt | Refused | None:
+        """Grant or prepare a ready lane's best attempt, or send the lane to wait."""
         queues = self.preparations if lane.prepares else self.queues
         if self.closed and self._waits_at_gate(lane, now):
             queues.end_claim(lane, now)
@@ -564,42 +564,44 @@ class Scheduler:
                 self._wake(lane, now)
             queues.wake_next(lane, now)
             return None
-        grant = lane.queue[0][3]
-        is_vetted = grant.is_vetted
-        if not is_vetted and (reason := self._objection(grant, now)) is not None:
-            return self._refuse(lane, grant, reason, now)
+        attempt = lane.queue[0][3]
+        is_vetted = attempt.is_vetted
+        if not is_vetted and (reason := self._objection(attempt, now)) is not None:
+            return self._refuse(lane, attempt, reason, now)
         # A callback, or a middleware, waits for a direct fetch: at once, unless its preparation may count as a send.
         is_free = lane.prepares and lane.kind < PAGE and not lane.is_careful
-        queue, until = (None, now) if is_free else self._obstacle(lane, grant, now)
+        queue, until = (None, now) if is_free else self._obstacle(lane, attempt, now)
         if queue is not None:
-            if lane.was_prepared and lane.kind == PAGE and not grant.has_fetched and queue.scope.is_far(until, now):
-                return self._refuse(lane, grant, "held", now)
+            if lane.was_prepared and lane.kind == PAGE and not attempt.has_fetched and queue.scope.is_far(until, now):
+                return self._refuse(lane, attempt, "held", now)
             queues.block(lane, queue, until, now)
             queues.wake_next(lane, now)
             if lane.elsewhere:  # its other scopes do not count it as ahead any more
                 for scope in lane.scopes:
                     self._wake_preparations(scope, now)
             return None
-        if is_vetted and (reason := self._objection(grant, now)) is not None:  # rules may have changed while it waited
-            return self._refuse(lane, grant, reason, now)
-        return self._take(lane, grant, now)
+        if (
+            is_vetted and (reason := self._objection(attempt, now)) is not None
+        ):  # rules may have changed while it waited
+            return self._refuse(lane, attempt, reason, now)
+        return self._take(lane, attempt, now)
 
-    def _objection(self, grant: Grant, now: float) -> str | None:
-        grant.is_vetted = True
-        return None if self._vet is None or grant.passes_gate else self._vet(grant, now)
+    def _objection(self, attempt: Attempt, now: float) -> str | None:
+        attempt.is_vetted = True
+        return None if self._vet is None or attempt.passes_gate else self._vet(attempt, now)
 
-    def _refuse(self, lane: Lane, grant: Grant, reason: str, now: float) -> Refused:
-        self._leave(grant)
+    def _refuse(self, lane: Lane, attempt: Attempt, reason: str, now: float) -> Refused:
+        self._leave(attempt)
         lane.drop_head()
         if lane.was_prepared:
-            grant.is_under_way = False
-            self._ahead_no_more(grant)
+            attempt.is_under_way = False
+            self._ahead_no_more(attempt)
         self._settle(lane, now)
         if lane.was_prepared:
             self._wake(lane, now)
-        return Refused(grant, reason)
+        return Refused(attempt, reason)
 
-    def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[ScopeQueue | None, float]:
+    def _obstacle(self, lane: Lane, attempt: Attempt, now: float) -> tuple[ScopeQueue | None, float]:
         """Return the queue that ``lane`` has to wait in, and the instant its scope opens; no queue: it may go.
 
         It is the scope that opens last, "full" counting as never. A lane that contention has kept off too often, with
@@ -610,7 +612,7 @@ class Scheduler:
         queues = self.preparations if lane.prepares else self.queues
         is_contention, may_claim, scope_queues = True, len(lane.scopes) > 1, queues.scope_queues
         for index, scope in enumerate(lane.scopes):
-            amount = 1.0 if scope.quota is None else grant.amount(index)
+            amount = 1.0 if scope.quota is None else attempt.amount(index)
             until = scope.prepares_at(now, amount) if lane.prepares else scope.earliest_at(now, amount)
             if until > now:
                 if may_claim and scope.is_shut(now, amount, BACKOFF_PATIENCE):
@@ -628,35 +630,35 @@ class Scheduler:
                 queues.claim(lane)
         return at, worst
 
-    def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:  # noqa: PLR0912 - each call costs at each grant
+    def _take(self, lane: Lane, attempt: Attempt, now: float) -> Attempt:  # noqa: PLR0912 - each call costs at each attempt
         queues = self.preparations if lane.prepares else self.queues
         scope_queues = queues.scope_queues
-        # Before the head goes: the rank that this grant had is compared with the claimant's.
+        # Before the head goes: the rank that this attempt had is compared with the claimant's.
         rank = lane.rank() if queues.claims.claimant is not None else None
-        self._leave(grant)
+        self._leave(attempt)
         lane.drop_head()
         lane.version += 1
         lane.where = None
         self.grants += 1
         # It was ready before this instant, and no place or no callback was free then.
-        grant.left_by = (self.left_by if lane.ready_at < now else None) or (
-            grant.left_by if lane.was_prepared else None
+        attempt.left_by = (self.left_by if lane.ready_at < now else None) or (
+            attempt.left_by if lane.was_prepared else None
         )
         if lane.prepares:
-            self.preparing += grant.is_page
-            self.ahead += grant.is_page
-            lane.prepare(grant, now)
-            if grant.is_ahead:
+            self.preparing += attempt.is_page
+            self.ahead += attempt.is_page
+            lane.prepare(attempt, now)
+            if attempt.is_ahead:
                 at = now + max([scope.patience for scope in lane.scopes], default=MAX_LEAD)
-                heappush(self._overdue, (at, self.grants, grant))
+                heappush(self._overdue, (at, self.grants, attempt))
         else:
             self.in_flight += 1
-            self.ahead -= lane.was_prepared and grant.is_page
-            lane.grant(grant, now)
-        grant.is_under_way = True
-        if grant.is_exempt:
+            self.ahead -= lane.was_prepared and attempt.is_page
+            lane.grant(attempt, now)
+        attempt.is_under_way = True
+        if attempt.is_exempt:
             # It takes none of its scopes, but its answer may be a trigger for them (B19).
-            grant.steps = tuple([self._scope_of(id, now).step for id, _ in grant.scopes])
+            attempt.steps = tuple([self._scope_of(id, now).step for id, _ in attempt.scopes])
         if lane.is_kept_for:
             queues.let_go(lane)
         if lane.is_claiming or lane.is_starving:
@@ -679,7 +681,7 @@ class Scheduler:
                 queues.check_kept(scope, now)
             if queues is not self.preparations and self.preparations.scope_queues:
                 self._wake_preparations(scope, now)
-        return grant
+        return attempt
 
     def _wake_preparations(self, scope: Scope, now: float) -> None:
         preparations = self.preparations
@@ -701,10 +703,10 @@ class Scheduler:
             if scope.holders:
                 self._tell_holders(scope, now)
 
-    def _leave(self, grant: Grant) -> None:
-        grant.is_pending = False
+    def _leave(self, attempt: Attempt) -> None:
+        attempt.is_pending = False
         self.pending -= 1
-        self.pending_direct -= grant.is_direct
+        self.pending_direct -= attempt.is_direct
 
     def _settle(self, lane: Lane, now: float) -> None:
         """Put a lane that has lost its head where it belongs, and wake others instead: its rank has changed."""

@@ -17,8 +17,8 @@ backoff, a quota or a hint: holding one scope idle through another's block of 30
 priority passes the claimant and others are in line, it goes to the end of the line, or traffic of a high priority would
 keep the claim for ever.
 
-Passes are read off the scopes' grant counters, earlier lanes included: an upper bound, which costs nothing to keep.
-Grants that go by while a lane's own time has not come (its host's delay, say, when another scope of it is shared) are
+Passes are read off the scopes' counters of grants, earlier lanes included: an upper bound, which costs nothing to keep.
+Attempts that go by while a lane's own time has not come (its host's delay, say, when another scope of it is shared) are
 counted as well, but lead to a claim only when the lane is looked at, that is, when the last of its times has come.
 """
 
@@ -29,7 +29,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
-from trawl.scheduler.grant import PAGE
+from trawl.scheduler.attempt import PAGE
 from trawl.scheduler.lanes import READY
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class ScopeQueue:
 
     Args:
         scope: The scope.
-        prepares: Lanes wait here to have a grant prepared; False: for its places.
+        prepares: Lanes wait here to have an attempt prepared; False: for its places.
 
     Attributes:
         scope: The scope.

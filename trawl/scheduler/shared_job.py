@@ -28,7 +28,7 @@ from math import inf
 
 import attrs
 
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.attempt import Attempt
 from trawl.scheduler.lanes import Lane, Refused
 from trawl.scheduler.scheduler import Scheduler
 from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
@@ -49,7 +49,7 @@ class SharedJobScheduler(Scheduler):
         line: Grants shared scopes.
         places: Requests in flight at most, over all; ``inf`` for no limit.
         depth_first: Inside a lane the newest goes first, instead of the oldest.
-        vet: Says why a grant may not go at all now, or None.
+        vet: Says why an attempt may not go at all now, or None.
     """
 
     __slots__ = ("_asks", "_by_number", "_line", "_next_timer", "_timers", "_tokens")
@@ -61,13 +61,13 @@ class SharedJobScheduler(Scheduler):
         line: Line,
         places: float,
         depth_first: bool = False,
-        vet: Callable[[Grant, float], str | None] | None = None,
+        vet: Callable[[Attempt, float], str | None] | None = None,
     ) -> None:
         super().__init__(scope_of, places=places, depth_first=depth_first, vet=vet)
         self._line = line
         self._asks: dict[Lane, TokenQueue] = {}
         self._by_number: dict[int, TokenQueue] = {}
-        self._tokens: dict[Grant, Token] = {}
+        self._tokens: dict[Attempt, Token] = {}
         self._timers: list[tuple[float, int, TokenQueue]] = []
         self._next_timer = count().__next__
 
@@ -82,31 +82,31 @@ class SharedJobScheduler(Scheduler):
         token_queue.token = token = attrs.evolve(token, at=token.at + offset)
         self._arm(token_queue, max(now, token.at - _lead(token_queue.lane)))
 
-    def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
-        """The best grant that may go at ``now``; None when there is none."""
+    def grant(self, now: float, *, pages: bool = True) -> Attempt | Refused | None:
+        """The best attempt that may go at ``now``; None when there is none."""
         # First: a lane whose token may go now is among those that are chosen from.
         self._advance(now)
         return super().grant(now, pages=pages)
 
-    def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
-        """Note that ``grant`` went to the wire at ``now``, and tell the line of it."""
+    def sent(self, attempt: Attempt, now: float, due_at: float = -inf) -> None:
+        """Note that ``attempt`` went to the wire at ``now``, and tell the line of it."""
         # Asked before the send is noted, as that sets `sent_at`.
-        is_first = grant.is_under_way and grant.sent_at is None
-        super().sent(grant, now, due_at)
-        token = self._tokens.get(grant)
+        is_first = attempt.is_under_way and attempt.sent_at is None
+        super().sent(attempt, now, due_at)
+        token = self._tokens.get(attempt)
         if is_first and token is not None:
-            intervals = [scope.rest() for _, scope in _shared(grant)]
+            intervals = [scope.rest() for _, scope in _shared(attempt)]
             self._line.sent(token.number, now, intervals)
 
-    def give_back(self, grant: Grant, now: float) -> None:
-        """Give the places of ``grant`` back, and tell the line of it."""
-        token = self._tokens.pop(grant, None)
-        super().give_back(grant, now)
+    def give_back(self, attempt: Attempt, now: float) -> None:
+        """Give the places of ``attempt`` back, and tell the line of it."""
+        token = self._tokens.pop(attempt, None)
+        super().give_back(attempt, now)
         if token is None:
             return
-        for slot, scope in _shared(grant):
+        for slot, scope in _shared(attempt):
             scope.tokens.pop(slot, None)
-        if grant.sent_at is None:
+        if attempt.sent_at is None:
             self._line.drop(token.number)
         else:
             self._line.given_back(token.number)
@@ -116,30 +116,30 @@ class SharedJobScheduler(Scheduler):
         following = super().next_event(now)
         return min(following, self._timers[0][0]) if self._timers else following
 
-    def needs_token(self, grant: Grant) -> bool:
-        """Return True if a response to ``grant`` by user code needs a token of the job's store to count."""
-        return grant.lane is not None and _first_shared(grant.lane) is not None
+    def needs_token(self, attempt: Attempt) -> bool:
+        """Return True if a response to ``attempt`` by user code needs a token of the job's store to count."""
+        return attempt.lane is not None and _first_shared(attempt.lane) is not None
 
     # -- inside
 
-    def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[ScopeQueue | None, float]:
+    def _obstacle(self, lane: Lane, attempt: Attempt, now: float) -> tuple[ScopeQueue | None, float]:
         """Return what ``lane`` has to wait for, and until when: its own scopes, a token, or the shared scopes."""
         if lane.prepares or _first_shared(lane) is None:
-            return super()._obstacle(lane, grant, now)
+            return super()._obstacle(lane, attempt, now)
         # Its own scopes first: a token holds for a short time, which would pass while one of them is closed.
         for index, scope in enumerate(lane.scopes):
             if not isinstance(scope, SharedScope):
                 queue = self.queues.scope_queues.get(scope.id)
-                if scope.earliest_at(now, grant.amount(index)) > now or (
+                if scope.earliest_at(now, attempt.amount(index)) > now or (
                     queue is not None and queue.keeps_off(lane, now)
                 ):
-                    return super()._obstacle(lane, grant, now)
+                    return super()._obstacle(lane, attempt, now)
         token_queue = self._asks.get(lane)
         if token_queue is not None and token_queue.token is not None and token_queue.token.until <= now:
             self._drop(token_queue)
             token_queue = None
         if token_queue is None:
-            token_queue = self._ask(lane, grant)
+            token_queue = self._ask(lane, attempt)
         token = token_queue.token
         if token is None:
             self.queues.end_claim(lane, now)  # its own scopes are open, and others may use them meanwhile
@@ -148,7 +148,7 @@ class SharedJobScheduler(Scheduler):
         if at > now:  # it comes to the wire faster than when the token came
             self._arm(token_queue, at)
             return token_queue, inf
-        return super()._obstacle(lane, grant, now)
+        return super()._obstacle(lane, attempt, now)
 
     def _advance(self, now: float) -> None:
         """Look at the tokens whose time has come."""
@@ -156,24 +156,26 @@ class SharedJobScheduler(Scheduler):
         while timers and timers[0][0] <= now:
             self._passed(heappop(timers)[2], now)
 
-    def _ask(self, lane: Lane, grant: Grant) -> TokenQueue:
+    def _ask(self, lane: Lane, attempt: Attempt) -> TokenQueue:
         wanted = [
-            (scope.id, grant.amount(index)) for index, scope in enumerate(lane.scopes) if isinstance(scope, SharedScope)
+            (scope.id, attempt.amount(index))
+            for index, scope in enumerate(lane.scopes)
+            if isinstance(scope, SharedScope)
         ]
-        number = self._line.ask(wanted, grant.priority, _lead(lane))
+        number = self._line.ask(wanted, attempt.priority, _lead(lane))
         first = _first_shared(lane)
         assert first is not None
         token_queue = TokenQueue(first, lane, number, self._line.why)
         self._asks[lane] = self._by_number[number] = token_queue
         return token_queue
 
-    def _use(self, grant: Grant, token_queue: TokenQueue) -> None:
-        """Give ``grant``, which has its places, the token that came."""
+    def _use(self, attempt: Attempt, token_queue: TokenQueue) -> None:
+        """Give ``attempt``, which has its places, the token that came."""
         token = token_queue.token
         assert token is not None
         del self._by_number[token_queue.number]
-        self._tokens[grant] = token
-        for slot, scope in _shared(grant):
+        self._tokens[attempt] = token
+        for slot, scope in _shared(attempt):
             scope.tokens[slot] = token
 
     def _drop(self, token_queue: TokenQueue) -> None:
@@ -200,13 +202,13 @@ class SharedJobScheduler(Scheduler):
             return
         self._drop(token_queue)
 
-    def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:
-        # Before the grant is taken: a lane that has no more is retired by it, and would give the token back.
+    def _take(self, lane: Lane, attempt: Attempt, now: float) -> Attempt:
+        # Before the attempt is taken: a lane that has no more is retired by it, and would give the token back.
         token_queue = self._asks.pop(lane, None)
-        super()._take(lane, grant, now)
+        super()._take(lane, attempt, now)
         if token_queue is not None and token_queue.token is not None:
-            self._use(grant, token_queue)
-        return grant
+            self._use(attempt, token_queue)
+        return attempt
 
     def _retire(self, lane: Lane, now: float) -> None:
         token_queue = self._asks.get(lane)
@@ -229,8 +231,8 @@ def _first_shared(lane: Lane) -> SharedScope | None:
     return None
 
 
-def _shared(grant: Grant) -> list[tuple[int, SharedScope]]:
-    """The shared scopes of a grant, each with its slot."""
-    lane = grant.lane
+def _shared(attempt: Attempt) -> list[tuple[int, SharedScope]]:
+    """The shared scopes of an attempt, each with its slot."""
+    lane = attempt.lane
     scopes = () if lane is None else lane.scopes
-    return [(slot, each) for slot, each in zip(grant.slots, scopes, strict=False) if isinstance(each, SharedScope)]
+    return [(slot, each) for slot, each in zip(attempt.slots, scopes, strict=False) if isinstance(each, SharedScope)]

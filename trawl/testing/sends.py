@@ -19,7 +19,7 @@ from trawl.observe import printable
 if TYPE_CHECKING:
     from trawl.engine import Crawl
     from trawl.http import Outcome
-    from trawl.scheduler import Grant
+    from trawl.scheduler import Attempt
     from trawl.throttling import ScopeReport
     from trawl.throttling.scope import Scope
 
@@ -253,15 +253,15 @@ class ScopeTracker:
         self._begun_at = begun_at
         self._closed: list[_Closed] = []
 
-    def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
+    def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
         """Record a send or its end. Called by the engine."""
         row = self._send_log.sending
-        lane = grant.lane
-        scopes = lane.scopes if lane is not None and grant.slots else ()
+        lane = attempt.lane
+        scopes = lane.scopes if lane is not None and attempt.slots else ()
         if row is not None:
-            row.scopes = grant.scopes
-            row.slots = grant.slots
-            for scope, slot in zip(scopes, grant.slots, strict=True):
+            row.scopes = attempt.scopes
+            row.slots = attempt.slots
+            for scope, slot in zip(scopes, attempt.slots, strict=True):
                 self._sent(scope, slot, now)
             return
         for scope in scopes:

@@ -35,7 +35,7 @@ __all__ = ["PERIOD", "ConfigWarnings", "ScopeStats", "WhyNext"]
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 WhyNext = Callable[[Any, float], "Reason | None"]
-"""Returns why the next request with the scopes of a grant waits, or, without such a request, any other; None if none.
+"""Returns why the next request with the scopes of an attempt waits, or without such a request any other; None: none.
 """
 
 PERIOD = 300.0
@@ -98,18 +98,18 @@ class ScopeStats:
         self.elsewhere: dict[str, float] = {}
         self.waited_elsewhere: float = scope.waits.elsewhere
 
-    def waited(self, scope: Scope, grant: Granted, next_by: Reason | None) -> None:
+    def waited(self, scope: Scope, attempt: Granted, next_by: Reason | None) -> None:
         """Record the cause for which the last request waited, if it was not the scope.
 
         Args:
             scope: The scope.
-            grant: The last request.
+            attempt: The last request.
             next_by: The cause for which the next request waits: in its lane, or, without one, any request of the crawl.
         """
         seconds = scope.waits.elsewhere - self.waited_elsewhere
         self.waited_elsewhere += seconds
         if seconds > 0.0:
-            words = _words(_obstacle(scope, grant) or self.held_by)
+            words = _words(_obstacle(scope, attempt) or self.held_by)
             self.elsewhere[words] = self.elsewhere.get(words, 0.0) + seconds
         self.held_by = None if next_by is None or next_by.scope == scope.id else next_by
         # Requests of the crawl wait for a place, so more requests of this scope may be waiting in start() or in pages.
@@ -126,13 +126,13 @@ class ScopeStats:
         return max(sorted(spent), key=lambda limit: spent[limit])
 
 
-def _obstacle(scope: Scope, grant: Granted) -> Reason | None:
+def _obstacle(scope: Scope, attempt: Granted) -> Reason | None:
     """Return the last cause for which a request waited, other than ``scope``; None if unknown."""
-    if grant.left_by is not None:
-        return grant.left_by
-    if grant.held_by is None or grant.held_by[0] is scope or not grant.held_by[1]:
+    if attempt.left_by is not None:
+        return attempt.left_by
+    if attempt.held_by is None or attempt.held_by[0] is scope or not attempt.held_by[1]:
         return None
-    other, limit = grant.held_by
+    other, limit = attempt.held_by
     sources = {"concurrency": other.concurrency_source, "delay_per_slot": other.quota_source}
     sources |= dict.fromkeys(("quota", "pages"), other.quota_source)
     return Reason(other.id, cast("LimitName", limit), math.inf, sources.get(limit, other.delay_source))
@@ -216,17 +216,17 @@ class ConfigWarnings:
                 scope.id, state.robots_asked, state.robots,
             )  # fmt: skip
 
-    def host_left_out(self, grant: Granted, crawl_delays: CrawlDelays) -> None:
+    def host_left_out(self, attempt: Granted, crawl_delays: CrawlDelays) -> None:
         """Warn if a request's scopes omit its host, whose Crawl-delay then has no effect on the request."""
-        host = host_scope(grant.request.url)
+        host = host_scope(attempt.request.url)
         delay = crawl_delays.of(host)
-        if not delay or grant.is_exempt or any(id == host for id, _ in grant.scopes):
+        if not delay or attempt.is_exempt or any(id == host for id, _ in attempt.scopes):
             return
         if self._is_first(f"left out {host}"):
             logger.warning(
                 "%s: robots.txt asks for a Crawl-delay of %g s, but the scopes of %s leave the host out: "
                 "it is not obeyed; add the host to them",
-                host, delay, without_passwords(grant.request.url),
+                host, delay, without_passwords(attempt.request.url),
             )  # fmt: skip
 
     def waiting_direct(self, count: int) -> None:
@@ -243,7 +243,7 @@ class ConfigWarnings:
         self,
         scope: Scope,
         state: ScopeState,
-        grant: Granted,
+        attempt: Granted,
         outcome: Outcome,
         now: float,
         why_next: WhyNext,
@@ -253,7 +253,7 @@ class ConfigWarnings:
         Args:
             scope: The scope.
             state: The state of its policies.
-            grant: The request.
+            attempt: The request.
             outcome: The outcome.
             now: The event loop time.
             why_next: Returns why the next request with the same scopes waits, or, without such a request, any other.
@@ -263,7 +263,7 @@ class ConfigWarnings:
             period = state.period = ScopeStats()
             self.has_watches = True
             period.begin(scope, state, now)
-        period.waited(scope, grant, why_next(grant, now))
+        period.waited(scope, attempt, why_next(attempt, now))
         period.looks += 1
         period.peak = max(period.peak, scope.in_flight)
         if outcome.sent_at is not None:

@@ -450,11 +450,13 @@ class ManagerCalls:
         self._default = default
         self._throttle = throttle
 
-    def own_signals(self, grant: Granted, outcome: Outcome, scopes: Sequence[Scope]) -> dict[str, BackoffSignal] | None:
+    def own_signals(
+        self, attempt: Granted, outcome: Outcome, scopes: Sequence[Scope]
+    ) -> dict[str, BackoffSignal] | None:
         """Decide as the default manager does. Returns None if no scope is concerned, as is almost always the case.
 
         Args:
-            grant: The request.
+            attempt: The request.
             outcome: Its outcome.
             scopes: Its scopes, in their order.
         """
@@ -463,7 +465,7 @@ class ManagerCalls:
             return None
         told: list[str] = []
         names_time = response is not None and response.status >= 400 and self._default.names_time(response)
-        for (id, _), scope in zip(grant.scopes, scopes, strict=True):
+        for (id, _), scope in zip(attempt.scopes, scopes, strict=True):
             if is_trigger(scope.state, response, error, names_time=names_time):
                 told.append(id)
         if not told:
@@ -473,20 +475,20 @@ class ManagerCalls:
             told, BackoffSignal() if hint is None else BackoffSignal(delay=hint.delay, header=hint.header)
         )
 
-    async def ask(self, grant: Granted, outcome: Outcome) -> dict[str, BackoffSignal]:
+    async def ask(self, attempt: Granted, outcome: Outcome) -> dict[str, BackoffSignal]:
         """Call the user's manager. A checkpoint only if its method is one. Raises all exceptions of the method."""
         response = outcome.response
-        requests = [grant.request, outcome.request]
+        requests = [attempt.request, outcome.request]
         if response is not None and response.request is not None:
             requests.append(response.request)
-        token = call_context.set(CallContext(self._throttle, tuple(requests), grant.scopes))
+        token = call_context.set(CallContext(self._throttle, tuple(requests), attempt.scopes))
         try:
             with contained:
-                return await self._answer(grant, outcome)
+                return await self._answer(attempt, outcome)
         finally:
             call_context.reset(token)
 
-    async def _answer(self, grant: Granted, outcome: Outcome) -> dict[str, BackoffSignal]:
+    async def _answer(self, attempt: Granted, outcome: Outcome) -> dict[str, BackoffSignal]:
         ask: Any
         if outcome.response is not None:
             ask = getattr(self._manager, "get_response_backoff", self._default.get_response_backoff)
@@ -495,5 +497,5 @@ class ManagerCalls:
             return signals_of(answer, "" if hint is None else hint.header)
         if outcome.error is not None:
             ask = getattr(self._manager, "get_exception_backoff", self._default.get_exception_backoff)
-            return signals_of(await awaited(ask(grant.request, outcome.error)))
+            return signals_of(await awaited(ask(attempt.request, outcome.error)))
         return {}

@@ -99,7 +99,7 @@ class HasScopes(Protocol):
 
 
 class Granted(Protocol):
-    """A request from before its grant until its end, as the throttle sees it: :class:`trawl.scheduler.Grant`."""
+    """A request from before it is granted until its end, as the throttle sees it: :class:`trawl.scheduler.Attempt`."""
 
     @property
     def request(self) -> Any:
@@ -139,7 +139,7 @@ class Granted(Protocol):
 
 
 def judge(
-    grant: Granted,
+    attempt: Granted,
     outcome: Outcome,
     states: Sequence[ScopeState],
     signals: Iterable[BackoffSignal],
@@ -150,7 +150,7 @@ def judge(
     """Set ``is_trigger``, ``is_excused`` and ``is_hopeless`` of an outcome. Record the refusal in the request's notes.
 
     Args:
-        grant: The request.
+        attempt: The request.
         outcome: Its outcome.
         states: The states, before the outcome, of the scopes for which it is a trigger.
         signals: The meaning of the outcome for its scopes.
@@ -164,111 +164,113 @@ def judge(
     if error is not None and not getattr(error, "is_retryable", False):
         return
     outcome.is_trigger = True
-    refused_utc = notes_of(grant.request).refused_at
+    refused_utc = notes_of(attempt.request).refused_at
     refused_at = None if refused_utc is None else now - max(0.0, utc.timestamp() - refused_utc)
-    _note(grant, outcome, refused_at=utc.timestamp())
-    is_retry, refusals = _asked_manager(grant, outcome, states), 0
+    _note(attempt, outcome, refused_at=utc.timestamp())
+    is_retry, refusals = _asked_manager(attempt, outcome, states), 0
     if is_retry is None:
         wanted = max([signal.delay or 0.0 for signal in signals if signal.is_trigger], default=0.0)
         if wanted or (response is not None and response.status == TOO_MANY_REQUESTS):
-            is_retry, refusals = False, _refusals(grant, states, refused_at, now, now + wanted)
-            _note(grant, outcome, refusals=refusals)
+            is_retry, refusals = False, _refusals(attempt, states, refused_at, now, now + wanted)
+            _note(attempt, outcome, refusals=refusals)
         else:
-            is_retry = _counts(grant, outcome, states, refused_at)
+            is_retry = _counts(attempt, outcome, states, refused_at)
     outcome.is_hopeless = refusals >= MAX_REFUSALS
     outcome.is_excused = not is_retry and not outcome.is_hopeless
-    is_known = refusals > 1 or notes_of(grant.request).is_bad_page  # refused although others are served
+    is_known = refusals > 1 or notes_of(attempt.request).is_bad_page  # refused although others are served
     if not is_known:
-        name = _name(grant)
+        name = _name(attempt)
         for state in states:
             state.refused = name if state.refused in ("", name) else SEVERAL
 
 
-def passed_by(grant: Granted, others: Mapping[str, BackoffSignal] | None) -> list[str]:
+def passed_by(attempt: Granted, others: Mapping[str, BackoffSignal] | None) -> list[str]:
     """Return the scopes that a refused request must wait for although it did not take them.
 
     Args:
-        grant: The request.
+        attempt: The request.
         others: The meaning of the outcome for scopes that are not its own.
     """
     ids = [id for id, signal in (others or {}).items() if signal.is_trigger]
-    return [*ids, *(id for id, _ in grant.scopes)] if grant.is_exempt else ids
+    return [*ids, *(id for id, _ in attempt.scopes)] if attempt.is_exempt else ids
 
 
-def _asked_manager(grant: Granted, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
+def _asked_manager(attempt: Granted, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
     """Ask the scopes' managers if it is a retry; None if no manager decides."""
     for state in states:
         if state.manager is None:
             continue
         answer = call_user(
-            state.manager, "is_retry", state.policy.failed, grant.request, outcome.response, outcome.error
+            state.manager, "is_retry", state.policy.failed, attempt.request, outcome.response, outcome.error
         )
         if answer is not None:
             return bool(answer)
     return None
 
 
-def _counts(grant: Granted, outcome: Outcome, states: Sequence[ScopeState], refused_at: float | None) -> bool:
+def _counts(attempt: Granted, outcome: Outcome, states: Sequence[ScopeState], refused_at: float | None) -> bool:
     error = outcome.error
     is_not_there = isinstance(error, ConnectFailed | ConnectTimeout | ResponseBroken)
     if is_not_there and not any(each.has_answered for each in states):
         return True
-    notes = notes_of(grant.request)
+    notes = notes_of(attempt.request)
     is_known, had_failed = notes.is_bad_page, notes.is_uncounted
     are_others_served = refused_at is not None and all(state.good_at > refused_at for state in states)
     is_own_fault = is_known or (had_failed and isinstance(error, ResponseBroken))
-    if not are_others_served and not (is_own_fault and _is_alone(grant, states)):
-        _note(grant, outcome, is_uncounted=True)
+    if not are_others_served and not (is_own_fault and _is_alone(attempt, states)):
+        _note(attempt, outcome, is_uncounted=True)
         return False
     if not is_known:
-        _note(grant, outcome, is_bad_page=True)
+        _note(attempt, outcome, is_bad_page=True)
         if had_failed:  # the request's first failure; an earlier 429 stays excused
-            times = grant.request.meta_get("retry_times", 0) + 1
-            for request in _requests(grant, outcome):
+            times = attempt.request.meta_get("retry_times", 0) + 1
+            for request in _requests(attempt, outcome):
                 request.meta["retry_times"] = times
     return True
 
 
-def _refusals(grant: Granted, states: Sequence[ScopeState], refused_at: float | None, now: float, until: float) -> int:
+def _refusals(
+    attempt: Granted, states: Sequence[ScopeState], refused_at: float | None, now: float, until: float
+) -> int:
     """Count the refusals that named a later time while others were served, including this one.
 
     A refusal is not counted if the request was sent before the time that its server had named, because the wait was
     cut, and names the same time again. Such a refusal has no new information.
 
     Args:
-        grant: The request.
+        attempt: The request.
         states: The states of the scopes that refuse it.
         refused_at: The event loop time of its last refusal; None if this is the first.
         now: The event loop time.
         until: The event loop time that this refusal names; ``now`` if it names none.
     """
-    count = notes_of(grant.request).refusals
+    count = notes_of(attempt.request).refusals
     if refused_at is None or not count or any(state.passed_at > refused_at for state in states):
         return 1
     if until > now and any(each.failure_timer and each.failure_timer.is_early(now, until) for each in states):
         return count
     are_others_served = all(state.good_at > refused_at for state in states)
-    return count + (are_others_served or (count > 1 and _is_alone(grant, states)))
+    return count + (are_others_served or (count > 1 and _is_alone(attempt, states)))
 
 
-def _is_alone(grant: Granted, states: Sequence[ScopeState]) -> bool:
+def _is_alone(attempt: Granted, states: Sequence[ScopeState]) -> bool:
     """Return True if its scopes refused no other request since their last good responses, except bad pages."""
-    name = _name(grant)
+    name = _name(attempt)
     return all(state.refused in ("", name) for state in states)
 
 
-def _name(grant: Granted) -> str:
-    return f"{grant.request.method} {grant.request.url}"
+def _name(attempt: Granted) -> str:
+    return f"{attempt.request.method} {attempt.request.url}"
 
 
-def _note(grant: Granted, outcome: Outcome, **changes: object) -> None:
-    for request in _requests(grant, outcome):
+def _note(attempt: Granted, outcome: Outcome, **changes: object) -> None:
+    for request in _requests(attempt, outcome):
         note(request, **changes)
 
 
-def _requests(grant: Granted, outcome: Outcome) -> list[Request]:
+def _requests(attempt: Granted, outcome: Outcome) -> list[Request]:
     """Return the request as queued and as sent."""
-    queued, sent = grant.request, outcome.request
+    queued, sent = attempt.request, outcome.request
     return [queued] if sent is queued else [queued, sent]
 
 
@@ -320,19 +322,19 @@ class GivenUpScopes:
         if given_up < math.inf and (refused_at is None or refused_at < given_up):
             note(request, admitted_at=utc.timestamp())
 
-    def refuses(self, grant: Granted) -> bool:
+    def refuses(self, attempt: Granted) -> bool:
         """Return True if a request was pending when one of its scopes was given up."""
-        return self._refusing(grant) is not None
+        return self._refusing(attempt) is not None
 
-    def failure_of(self, grant: Granted) -> HostGivenUp:
+    def failure_of(self, attempt: Granted) -> HostGivenUp:
         """Return the reason why the refusing scope was given up, without details if they are unknown."""
-        return self._failures.get(self._refusing(grant) or "") or HostGivenUp(HostGivenUp.WORDS)
+        return self._failures.get(self._refusing(attempt) or "") or HostGivenUp(HostGivenUp.WORDS)
 
-    def _refusing(self, grant: Granted) -> str | None:
-        for id, _ in grant.scopes:
+    def _refusing(self, attempt: Granted) -> str | None:
+        for id, _ in attempt.scopes:
             at_utc = self.at_utc.get(id)
             if at_utc is not None:
-                admitted_at = notes_of(grant.request).admitted_at
+                admitted_at = notes_of(attempt.request).admitted_at
                 if admitted_at is None or admitted_at < at_utc:
                     return id
         return None

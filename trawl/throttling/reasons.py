@@ -289,23 +289,23 @@ class ScopeReport:
     last_hint: str = ""
 
 
-def account(state: ScopeState, grant: Granted, charged: float | None) -> None:
+def account(state: ScopeState, attempt: Granted, charged: float | None) -> None:
     """Count a finished request.
 
     Args:
         state: The state of its scope.
-        grant: The request.
+        attempt: The request.
         charged: The amount charged to the quota in advance; None if nothing was charged.
     """
     state.requests += 1
-    if grant.sent_at is not None and not grant.is_exempt:
+    if attempt.sent_at is not None and not attempt.is_exempt:
         state.sends += 1
-        state.first_sent = min(state.first_sent, grant.sent_at)
+        state.first_sent = min(state.first_sent, attempt.sent_at)
         state.used += charged or 0.0
 
 
 def add_wasted_send(scopes: Iterable[Scope], sent_at: float) -> None:
-    """Count a send on a dead connection. The request is sent again, at once or with another grant."""
+    """Count a send on a dead connection. The request is sent again, at once or with another attempt."""
     for scope in scopes:
         state: ScopeState = scope.state
         state.sends += 1

@@ -108,7 +108,7 @@ class Scope:
         ahead_amount: Expected amount of the requests that are ahead.
         unsent: Number of requests that hold a place and are not sent yet.
         reserved: Expected amount of these requests, even without a quota, because one may be set before they are sent.
-        step: Number of backoff steps. Each send remembers the number at its grant.
+        step: Number of backoff steps. Each send remembers the number at its attempt.
         grants: Number of times that the scope was taken.
         last_sent: Event loop time of the latest send; ``-inf`` before the first.
         last_prepared: Start of the latest preparation that may still count as a send; ``-inf`` if there is none.
@@ -593,8 +593,8 @@ class Scope:
         """Return when the request in ``slot`` may be written, decided again just before the send.
 
         Returns:
-            The earliest time; at or before ``now``: at once; ``inf``: it needs another grant, because the scope was
-            closed since its grant.
+            The earliest time; at or before ``now``: at once; ``inf``: it needs another attempt, because the scope was
+            closed since its attempt.
         """
         if (
             self.held_until > now
@@ -823,7 +823,7 @@ class Scope:
         return at if self.last_prepared == -inf else max(at, self.last_prepared + (self.grid_step or self.interval()))
 
     def _rested_at(self, slot: int) -> float:
-        """Return when a taken slot will have rested, by the draw at its grant; ``-inf`` if no slot is taken."""
+        """Return when a taken slot will have rested, by the draw at its attempt; ``-inf`` if no slot is taken."""
         if not slot:
             return -inf
         if self._slots is None:

@@ -86,7 +86,7 @@ class Throttle:
         settings: The limits and policies.
         seed: The run's seed. Every scope derives its own random numbers from it.
         changed: Called with a scope whose limits changed, and ``now``.
-        why_next: Returns why the next request with the scopes of a grant waits, or, without such a request, any other.
+        why_next: Returns why the next request with the scopes of an attempt waits, or without one any other.
         wall: The wall clock, for dates in headers.
         resolve: Returns the address of a host, for ``CONCURRENT_REQUESTS_PER_IP``; None to throttle by host.
         failed: Called when a user's scope manager or strategy fails. The default is used then.
@@ -113,7 +113,7 @@ class Throttle:
         seed: int | str,
         wall: WallClock,
         changed: Callable[[Scope, float], None],
-        why_next: WhyNext = lambda grant, now: None,
+        why_next: WhyNext = lambda attempt, now: None,
         resolve: AddressOf | None = None,
         failed: OnFailure = ignore_failure,
         common: CommonScopes | None = None,
@@ -248,7 +248,7 @@ class Throttle:
             step_at_start(scope, scope.state, signal, now)
             self._moved(scope, now)
 
-    def record_outcome_nowait(self, grant: Granted, outcome: Outcome, now: float) -> bool:
+    def record_outcome_nowait(self, attempt: Granted, outcome: Outcome, now: float) -> bool:
         """Record an outcome after its body was read, before its places are released.
 
         Sets ``is_trigger``, ``is_excused``, ``is_hopeless`` and ``pause`` of the outcome. Returns False without any
@@ -257,31 +257,31 @@ class Throttle:
         self._now = max(self._now, now)
         if self._manager_calls.is_custom:
             return False
-        lane = grant.lane
+        lane = attempt.lane
         # Most requests have the scopes of their lane, which saves a call per page.
-        scopes = self._scopes_of(grant, now) if lane is None or grant.is_exempt else lane.scopes
-        self._apply(grant, scopes, outcome, self._manager_calls.own_signals(grant, outcome, scopes), now)
+        scopes = self._scopes_of(attempt, now) if lane is None or attempt.is_exempt else lane.scopes
+        self._apply(attempt, scopes, outcome, self._manager_calls.own_signals(attempt, outcome, scopes), now)
         return True
 
-    async def record_outcome(self, grant: Granted, outcome: Outcome, now: float) -> None:
+    async def record_outcome(self, attempt: Granted, outcome: Outcome, now: float) -> None:
         """Call a user's manager, and record an outcome that :meth:`record_outcome_nowait` did not record.
 
         A checkpoint only if the manager's method is one. If the manager raises, the default manager decides, and the
         exception is raised.
         """
         try:
-            signals: dict[str, BackoffSignal] | None = await self._manager_calls.ask(grant, outcome)
+            signals: dict[str, BackoffSignal] | None = await self._manager_calls.ask(attempt, outcome)
         except Exception:
-            scopes = self._scopes_of(grant, now)
-            self._apply(grant, scopes, outcome, self._manager_calls.own_signals(grant, outcome, scopes), now)
+            scopes = self._scopes_of(attempt, now)
+            self._apply(attempt, scopes, outcome, self._manager_calls.own_signals(attempt, outcome, scopes), now)
             raise
-        self._apply(grant, self._scopes_of(grant, now), outcome, signals, now)
+        self._apply(attempt, self._scopes_of(attempt, now), outcome, signals, now)
 
-    def _scopes_of(self, grant: Granted, now: float) -> Sequence[Scope]:
+    def _scopes_of(self, attempt: Granted, now: float) -> Sequence[Scope]:
         """Return the scopes of a request in flight: of its lane, unless the request is exempt and its lane has none."""
-        if grant.lane is not None and not grant.is_exempt:
-            return grant.lane.scopes
-        return [self.scope(id, now) for id, _ in grant.scopes]
+        if attempt.lane is not None and not attempt.is_exempt:
+            return attempt.lane.scopes
+        return [self.scope(id, now) for id, _ in attempt.scopes]
 
     def utc(self) -> datetime:
         """Return the wall time of the latest event loop time passed in, with an outcome or a tick."""
@@ -310,13 +310,13 @@ class Throttle:
 
     def _apply(
         self,
-        grant: Granted,
+        attempt: Granted,
         scopes: Sequence[Scope],
         outcome: Outcome,
         signals: dict[str, BackoffSignal] | None,
         now: float,
     ) -> None:
-        was_sent = grant.sent_at is not None
+        was_sent = attempt.sent_at is not None
         has_told = (
             self._told_cap > 0.0
             and was_sent
@@ -326,28 +326,28 @@ class Throttle:
         )
         if signals:
             states = [self.scope(id, now).state for id, signal in signals.items() if signal.is_trigger]
-            judge(grant, outcome, states, signals.values(), now=now, utc=self.utc())
+            judge(attempt, outcome, states, signals.values(), now=now, utc=self.utc())
         if self._crawl_delays.wishes:
-            self.warnings.host_left_out(grant, self._crawl_delays)
+            self.warnings.host_left_out(attempt, self._crawl_delays)
         through = notes_of(outcome.request).through
         site = self.resolver.scope_of_host(host_scope(outcome.request.url)) if through else ""
-        for index, (id, amount) in enumerate(grant.scopes):
+        for index, (id, amount) in enumerate(attempt.scopes):
             # Pop the signal. The remaining ones are about scopes that the request did not take.
             signal = signals.pop(id, None) if signals else None
             if is_of_proxy := id == site:
-                self._apply_through_proxy(through, signal, grant, outcome, now)
-            step = grant.steps[index] if index < len(grant.steps) else None
-            charged = (1.0 if amount is None else amount) if was_sent and not grant.is_exempt else None
+                self._apply_through_proxy(through, signal, attempt, outcome, now)
+            step = attempt.steps[index] if index < len(attempt.steps) else None
+            charged = (1.0 if amount is None else amount) if was_sent and not attempt.is_exempt else None
             self._apply_to_scope(
-                scopes[index], signal, grant, outcome, now, step=step, charged=charged, is_of_proxy=is_of_proxy
+                scopes[index], signal, attempt, outcome, now, step=step, charged=charged, is_of_proxy=is_of_proxy
             )
         for id, signal in (signals or {}).items():  # scopes that only the manager associates with the outcome
             scope = self.scope(id, now)
-            self._apply_to_scope(scope, signal, grant, outcome, now, step=None, charged=None, is_own=False)
+            self._apply_to_scope(scope, signal, attempt, outcome, now, step=None, charged=None, is_own=False)
         if has_told and not through:  # through a proxy, headers announce the limit of that proxy's address
             self._tell(scopes, outcome, now)
         if outcome.is_trigger:
-            outcome.pause = max([0.0, *[self.scope(id, now).quiet_for(now) for id in passed_by(grant, signals)]])
+            outcome.pause = max([0.0, *[self.scope(id, now).quiet_for(now) for id in passed_by(attempt, signals)]])
 
     def _tell(self, scopes: Sequence[Scope], outcome: Outcome, now: float) -> None:
         """Obey the limit that a good response announces: for its host, or for all scopes if its host is not a scope."""
@@ -357,7 +357,7 @@ class Throttle:
                 self._moved(scope, now)
 
     def _apply_through_proxy(
-        self, through: str, signal: BackoffSignal | None, grant: Granted, outcome: Outcome, now: float
+        self, through: str, signal: BackoffSignal | None, attempt: Granted, outcome: Outcome, now: float
     ) -> None:
         """Apply an outcome to its site's scope through one proxy of a list. The first refusal creates this scope."""
         if signal is not None and signal.is_trigger:
@@ -366,8 +366,8 @@ class Throttle:
             pair, signal = found, None
         else:
             return
-        pair.last_sent = max(pair.last_sent, now if grant.sent_at is None else grant.sent_at)
-        self._apply_to_scope(pair, signal, grant, outcome, now, step=None, charged=None)
+        pair.last_sent = max(pair.last_sent, now if attempt.sent_at is None else attempt.sent_at)
+        self._apply_to_scope(pair, signal, attempt, outcome, now, step=None, charged=None)
         pair.state.failure_timer = None  # only the site is given up
 
     def open_at(self, scope_id: str, now: float) -> float:
@@ -379,7 +379,7 @@ class Throttle:
         self,
         scope: Scope,
         signal: BackoffSignal | None,
-        grant: Granted,
+        attempt: Granted,
         outcome: Outcome,
         now: float,
         *,
@@ -396,15 +396,15 @@ class Throttle:
             has_moved |= state.apply(scope)
         is_trigger = signal is not None and signal.is_trigger
         if signal is not None:
-            has_moved |= correct(scope, signal, now, expected=charged, sent_at=grant.sent_at)
-        if is_own and state.rampup is not None and (grant.sent_at is not None or is_trigger):
-            state.rampup.answered(now, busy=now - grant.granted_at, is_trigger=is_trigger or outcome.response is None)
+            has_moved |= correct(scope, signal, now, expected=charged, sent_at=attempt.sent_at)
+        if is_own and state.rampup is not None and (attempt.sent_at is not None or is_trigger):
+            state.rampup.answered(now, busy=now - attempt.granted_at, is_trigger=is_trigger or outcome.response is None)
         if signal is not None and is_trigger:
-            self._trigger(scope, signal, grant, outcome, now, step=step, is_of_proxy=is_of_proxy)
+            self._trigger(scope, signal, attempt, outcome, now, step=step, is_of_proxy=is_of_proxy)
             has_moved = True
         elif is_own and outcome.response is not None:
-            was_refused = notes_of(grant.request).refused_at is not None
-            is_probe = step == scope.step if step is not None else grant.granted_at >= state.escalated_at
+            was_refused = notes_of(attempt.request).refused_at is not None
+            is_probe = step == scope.step if step is not None else attempt.granted_at >= state.escalated_at
             has_moved |= good(scope, state, now, is_probe=is_probe, was_refused=was_refused)
         if state.rampup is not None and state.rampup.due_at <= now:  # the response was the last of its window
             has_moved |= state.settle(scope, now)
@@ -414,9 +414,9 @@ class Throttle:
                 scope, state, outcome, is_trigger=is_trigger, debug=self.settings.autothrottle_debug
             ):
                 has_moved |= state.apply(scope)
-            account(state, grant, charged)
+            account(state, attempt, charged)
             if state.auto is not None or state.policy.is_watched:
-                self.warnings.look(scope, state, grant, outcome, now, self._why_next)
+                self.warnings.look(scope, state, attempt, outcome, now, self._why_next)
         if has_moved:
             self._moved(scope, now)
         elif state.backoff is not None or state.rampup is not None:
@@ -426,7 +426,7 @@ class Throttle:
         self,
         scope: Scope,
         signal: BackoffSignal,
-        grant: Granted,
+        attempt: Granted,
         outcome: Outcome,
         now: float,
         *,
@@ -438,7 +438,7 @@ class Throttle:
             refused_through_proxy(state, signal, outcome, now)
         else:
             factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
-            at, advice = grant.granted_at, self.warnings.backoff_advice
+            at, advice = attempt.granted_at, self.warnings.backoff_advice
             trigger(scope, state, signal, outcome, now, step=step, granted_at=at, factor=factor, advice=advice)
         if state.should_give_up(scope, now):  # the last attempt failed
             self._give_up(scope, now)
@@ -485,9 +485,9 @@ class Throttle:
                     scope.quota.is_late = is_late  # each crawl queues its own lanes again
                 holder.changed(scope, now)
 
-    def refused(self, grant: Granted, now: float) -> str | None:
+    def refused(self, attempt: Granted, now: float) -> str | None:
         """Return ``"refused"`` if the scope of a pending request was given up; for the scheduler's ``vet``."""
-        if self.given_up.at_utc and self.given_up.refuses(grant):
+        if self.given_up.at_utc and self.given_up.refuses(attempt):
             return "refused"
         return None
 
@@ -607,7 +607,7 @@ class Throttle:
             self.given_up.forget(id)
 
     def share_by(self, line: Line) -> None:
-        """Grant shared scopes by ``line``, for several processes on the job. Call it before the first scope.
+        """Attempt shared scopes by ``line``, for several processes on the job. Call it before the first scope.
 
         Raises:
             SettingsError: If several processes can't share a scope with its configuration.

@@ -97,7 +97,7 @@ def needs_new_connection(on_sent: OnSent) -> bool:
     """Return whether an earlier attempt used a dead connection, so that the request had to wait for another grant.
 
     Such a request must use a new connection. If a transport can't enforce that, it must send the request only once.
-    Otherwise, the request could wait for grants forever.
+    Otherwise, the request could wait for attempts forever.
     """
     return getattr(on_sent, "needs_new_connection", False)
 

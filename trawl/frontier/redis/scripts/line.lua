@@ -171,7 +171,7 @@ local function look(a)
   return till, id, limit, idles
 end
 
-local function grant(a, till)
+local function attempt(a, till)
   for at, id in ipairs(a.ids) do
     local s = scope(id)
     s.f, s.x, s.r, s.u, s.dirty = s.f + 1, s.x + 1, s.r + a.amounts[at], a.session, true
@@ -240,7 +240,7 @@ local function serve(s)
         for _, each in ipairs(a.ids) do todo[each] = true end
       end
       if till <= now + AHEAD and not idles then
-        grant(a, till)
+        attempt(a, till)
       else
         if till < inf then redis.call('ZADD', KEYS[7], text(till - (#a.ids > 1 and IDLE or AHEAD)), id) end
         if id == s.id then return end

@@ -1,4 +1,4 @@
-"""The grant: one request from the moment it may wait to its end."""
+"""The attempt: one request from the moment it may wait to its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trawl.throttling.reasons import Reason
     from trawl.throttling.scope import Scope
 
-__all__ = ["DIRECT", "PAGE", "PASSING", "Grant", "LaneId", "amounts_of"]
+__all__ = ["DIRECT", "PAGE", "PASSING", "Attempt", "LaneId", "amounts_of"]
 
 DIRECT, PASSING, PAGE = range(3)
 """Kinds of lanes. Exempt pages are in the lane of those that need no scope."""
@@ -32,11 +32,11 @@ def amounts_of(scopes: ScopeAmounts) -> Amounts:
     return ()
 
 
-class Grant:
+class Attempt:
     """One request from the moment it may wait to its end: what waits, what is granted, what is on its way.
 
     The scheduler makes the choice by the arguments and fills in the attributes, but for ``task``, which is the
-    engine's. One grant is good for one send.
+    engine's. One attempt is good for one send.
 
     Args:
         request: What is to be sent; the scheduler does not look into it.
@@ -48,7 +48,7 @@ class Grant:
         is_diverted: Its scopes and origin are those of what its middleware last made of its request.
         passes_gate: Does not wait for its origin's gate: it is what opens it. Implies ``is_direct``.
         share: The first amount that it names: the larger goes first in a lane, if a lane has several.
-        order: Its rank among equals, less first; None: the order of coming. Grants of one lane have all one or all
+        order: Its rank among equals, less first; None: the order of coming. Attempts of one lane have all one or all
             none.
         lease: The frontier's record of a page; None for a direct fetch.
         lane_id: The lane that it lines up in; None: it is made of the other arguments.
@@ -79,7 +79,7 @@ class Grant:
         is_ahead: Its scopes count it as ahead; not while it is overdue.
         has_places: It is in flight: it has its places.
         has_fetched: Its middleware has fetched something for it before its send, which it would fetch again for
-            another grant: it waits for its places as long as it takes.
+            another attempt: it waits for its places as long as it takes.
         is_vetted: It was asked already if it may go at all.
         task: What its task notes of it; None until that is started.
     """
@@ -178,8 +178,8 @@ class Grant:
         self.task: Any = None  # the engine's own: the scheduler knows neither Trio nor what is above it
 
     @classmethod
-    def of_record(cls, record: Record) -> Grant:
-        """Make the grant that a leased page waits with."""
+    def of_record(cls, record: Record) -> Attempt:
+        """Make the attempt that a leased page waits with."""
         return cls(
             record.request,
             record.scopes,
@@ -206,7 +206,7 @@ class Grant:
             self.found_at = now
 
     def waited(self, seconds: float) -> None:
-        """Count a wait at the wire as if it had been one for the grant: it goes under what its scopes know now."""
+        """Count a wait at the wire as if it had been one for the attempt: it goes under what its scopes know now."""
         self.granted_at += seconds
         self.throttled += seconds
         if self.lane is not None and self.lane.scopes:
@@ -230,8 +230,8 @@ class Grant:
 
     __hash__: ClassVar[Any] = object.__hash__  # a compiled class that has an order inherits none
 
-    def __lt__(self, other: Grant) -> bool:
+    def __lt__(self, other: Attempt) -> bool:
         return False  # two equal keys in a heap: either may go first
 
     def __repr__(self) -> str:
-        return f"<Grant {self.request!r} priority={self.priority} scopes={[scope for scope, _ in self.scopes]}>"
+        return f"<Attempt {self.request!r} priority={self.priority} scopes={[scope for scope, _ in self.scopes]}>"
