@@ -20,7 +20,7 @@ from trio.testing import MockClock
 from tests.simulated_store import SimulatedStore
 from trawl.frontier.job import SessionLease
 from trawl.frontier.redis.client import Address, Call, StoreServer
-from trawl.frontier.redis.line import SharedScopeClient
+from trawl.frontier.redis.line import RedisSharedScopeClient
 from trawl.testing.clock import seeded_scheduling
 from trawl.throttling.shared import SharedLimits, Token
 
@@ -91,7 +91,7 @@ class Session:
         self._spacing = trio.Lock()
         self._events: dict[int, trio.Event] = {}
         self._tokens: dict[int, Token] = {}
-        self.line = SharedScopeClient(address, name, life=life, lease=SessionLease(), connect=self._connect)
+        self.line = RedisSharedScopeClient(address, name, life=life, lease=SessionLease(), connect=self._connect)
         self.line.listen(self._came, lambda id, learned, age: None)
         for id, each in scopes.items():
             self.line.publish(id, each)

@@ -21,7 +21,7 @@ from trawl.engine import Crawl
 from trawl.errors import SettingsError
 from trawl.frontier.job import SessionLease
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
-from trawl.frontier.redis.line import SharedScopeClient
+from trawl.frontier.redis.line import RedisSharedScopeClient
 from trawl.http import Fetch, Outcome, Request
 from trawl.scheduler import Attempt
 from trawl.settings import Layer, load
@@ -71,15 +71,19 @@ def store(monkeypatch: pytest.MonkeyPatch, cut: set[int]) -> SimulatedStore:
     for name in ("client.connect", "startup.connect_server"):
         monkeypatch.setattr(f"trawl.frontier.redis.{name}", made.connect)
 
-    def line(address: Address, session: str, *, life: float, lease: SessionLease, connect: Any) -> SharedScopeClient:
+    def line(
+        address: Address, session: str, *, life: float, lease: SessionLease, connect: Any
+    ) -> RedisSharedScopeClient:
         @asynccontextmanager
         async def through(here: Address) -> AsyncGenerator[StoreServer, None]:
             async with connect(here) as server:
                 yield Cut(server, cut, int(address.job))
 
-        return SharedScopeClient(Address.parse("redis://store/all"), session, life=life, lease=lease, connect=through)
+        return RedisSharedScopeClient(
+            Address.parse("redis://store/all"), session, life=life, lease=lease, connect=through
+        )
 
-    monkeypatch.setattr("trawl.frontier.redis.startup.SharedScopeClient", line)
+    monkeypatch.setattr("trawl.frontier.redis.startup.RedisSharedScopeClient", line)
     return made
 
 

@@ -45,7 +45,7 @@ async def test_a_request_that_was_held_before_the_wire_pays_nothing_into_the_bud
     retried = layer(settings={"retry_budget": 0.5, "retry_budget_reserve": 0})
 
     def held(request: Request) -> Outcome:
-        return Outcome(request, then=Replace(request, reason="held"))
+        return Outcome(request, then=Replace(request, reason="deferred"))
 
     for _ in range(4):
         await Web(held).through([retried], Request(URL))

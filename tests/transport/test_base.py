@@ -178,7 +178,7 @@ async def test_a_request_whose_connection_is_closed_while_it_waits_uses_no_turn(
             return asked[0] + 3.0 if len(asked) == 1 else False
 
         outcome = await wire.send(Request(f"{server.url}1"), on_sent)
-        assert outcome.is_held
+        assert outcome.is_deferred
         assert len(asked) == 1
         assert await sent(wire, Request(f"{server.url}2")) == b"hello"
         assert len(server.heads) == 2
@@ -227,7 +227,7 @@ async def test_over_http_2_a_request_that_is_early_gives_its_turn_up(clock: Mock
     async with serving_h2(fine, authority.server()) as server:
         wire = TransportRouter(SETTINGS, ssl_context=authority.client())
         outcome = await wire.send(Request(f"{server.url}0"), lambda: trio.current_time() + 1.0)
-        assert outcome.is_held
+        assert outcome.is_deferred
         assert await sent(wire, Request(f"{server.url}1")) == b"/1 "
         await wire.aclose()
         await server.all_gone()

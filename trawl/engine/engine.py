@@ -91,7 +91,7 @@ from trawl.scheduler.scheduler import CAUTION, reconsider
 from trawl.spiders import item_check
 from trawl.throttling import Reason, Scope, Throttle
 from trawl.throttling.quota import spent
-from trawl.throttling.shared import Line, Token
+from trawl.throttling.shared import SharedScopeClient, Token
 
 if TYPE_CHECKING:
     from trawl.engine.job_items import JobItems
@@ -117,7 +117,7 @@ class Engine:
         self._backoff_steps: dict[str, int] = {}
         # Decisions: the throttle and the scheduler call the methods below once all objects exist.
         self._limiters = ScopeLimiters()
-        self.line: Line | None = context.open_job.line
+        self.line: SharedScopeClient | None = context.open_job.line
         # Processes share the scopes of a job in a server in another way.
         common = context.common if self.line is None else None
         self.throttle: Throttle = Throttle(
@@ -208,7 +208,7 @@ class Engine:
             shared_job=self.shared_job,
         )
 
-    def _shared_job_scheduler(self, line: Line, places: float, *, depth_first: bool) -> SharedJobScheduler:
+    def _shared_job_scheduler(self, line: SharedScopeClient, places: float, *, depth_first: bool) -> SharedJobScheduler:
         """Return the scheduler of a job that other processes may work on as well."""
         from trawl.scheduler.shared_job import SharedJobScheduler  # noqa: PLC0415
 

@@ -210,16 +210,16 @@ class Fetcher:
         write = _Write(self._sent, attempt)
         try:
             if not attempt.has_places and not await self._places(attempt):
-                return self._held(attempt, Outcome(request))
+                return self._deferred(attempt, Outcome(request))
             outcome = await self._transport.send(request, write)
         except BaseException:  # cancelled by a timeout in a middleware: the attempt can't send again
             self.give_back(attempt)
             raise
         # Not written, because a scope closed before the send. Wait for another grant, and release the lead time.
-        if outcome.sent_at is None and outcome.is_held:
+        if outcome.sent_at is None and outcome.is_deferred:
             if attempt.lane is not None and trio.current_time() < write.opens_at:  # a transport that does not wait
                 attempt.lane.forget_lead()
-            return self._held(attempt, outcome)
+            return self._deferred(attempt, outcome)
         if write.needs_new_connection:
             write.had_new_connection(request)
         await self._hear(attempt, outcome)
@@ -273,12 +273,12 @@ class Fetcher:
         # The throttle comes first, so that the request that takes the place already obeys the backoff.
         self.give_back(attempt, outcome, now)
 
-    def _held(self, attempt: Attempt, outcome: Outcome) -> Outcome:
+    def _deferred(self, attempt: Attempt, outcome: Outcome) -> Outcome:
         """End an attempt without a send, because a scope closed or the crawl ends. The request waits again."""
         if attempt.sent_at is not None:
             # The kept connection was dead, so the next attempt needs a new one.
             note(attempt.request, needs_new_connection=True)
-        outcome.then = Replace(attempt.request, reason="held")
+        outcome.then = Replace(attempt.request, reason="deferred")
         self.give_back(attempt, outcome)
         return outcome
 

@@ -67,7 +67,7 @@ def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
 
 def _is_refused(attempt: Attempt, then: Replace) -> bool:
     """Return True if a middleware repeats the request because of the response it got."""
-    if not attempt.task.is_used or attempt.task.is_stopped or then.reason == "held":
+    if not attempt.task.is_used or attempt.task.is_stopped or then.reason == "deferred":
         return False
     return not then.is_new_target or fingerprint(then.request) == fingerprint(attempt.request)
 
@@ -151,7 +151,7 @@ class Leases:
         if not attempt.is_page:
             await self._replace_direct(attempt, then)
             return None
-        if then.reason == "held" and attempt.sent_at is None and then.request is attempt.request:
+        if then.reason == "deferred" and attempt.sent_at is None and then.request is attempt.request:
             # Nothing was sent, so the request keeps its place in its lane, as if it had not been granted.
             self._count(attempt, then)
             await self._frontier.release([attempt.lease])
@@ -249,7 +249,7 @@ class Leases:
         return may_go
 
     def _count(self, attempt: Attempt, then: Replace) -> None:
-        self._stats.inc(f"{then.reason}_count")
+        self._stats.inc("held_count" if then.reason == "deferred" else f"{then.reason}_count")
         if then.is_new_target:
             logger.debug("%r: %s to %s", attempt.request, then.reason, without_passwords(then.request.url))
         else:

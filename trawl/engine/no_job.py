@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trawl.robots import RobotsCache
     from trawl.scheduler import Attempt, Prefetcher
     from trawl.throttling import Throttle
-    from trawl.throttling.shared import Line
+    from trawl.throttling.shared import SharedScopeClient
     from trawl.transport import Transport
 
 __all__ = ["Alone", "NoJob", "NoJobState", "Vet"]
@@ -52,7 +52,7 @@ class NoJob:
 
     is_durable: bool = False
     keeps_given_up: bool = False
-    line: Line | None = None
+    line: SharedScopeClient | None = None
     session: JobSession | None = None
     lease: SessionLease | None = None
 

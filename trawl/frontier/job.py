@@ -40,7 +40,7 @@ import trio
 from trawl.errors import JobError
 from trawl.frontier.base import LaneKey, OutboxItem
 from trawl.frontier.parts import HELD
-from trawl.throttling.shared import Line
+from trawl.throttling.shared import SharedScopeClient
 
 if TYPE_CHECKING:
     from trawl.frontier.job_frontier import JobFrontier
@@ -389,7 +389,7 @@ class Job:
     was_killed: bool = False
     lease: SessionLease | None = None
     session: JobSession | None = None
-    line: Line | None = None
+    line: SharedScopeClient | None = None
 
     def __init__(self, name: str, kept: dict[str, bytes], outbox: Outbox, *, is_new: bool) -> None:
         self.name: str = name

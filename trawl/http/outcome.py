@@ -53,7 +53,7 @@ class Replace:
         request: The request to send next (a redirect's target, or the same request again).
         delay: Seconds before the request may be sent. Other requests do not wait for it.
         reason: The reason, which is also the name under which the step is counted: ``"redirect"``, ``"retry"``,
-            ``"backoff"``, ``"held"``, ``"diverted"``.
+            ``"backoff"``, ``"deferred"``, ``"diverted"``.
         is_new_target: Whether the request is for another page (a redirect's target) instead of another attempt for the
             same page. A request for another page is dropped if it was seen before, or if ``allowed_domains`` or a limit
             would drop a link to it.
@@ -126,7 +126,7 @@ class Outcome:
     received: tuple[bytes, bytes | None] | None = None
 
     @property
-    def is_held(self) -> bool:
+    def is_deferred(self) -> bool:
         """True if the request was not sent because it was too early, and waits for another grant."""
         return self.sent_at is None and self.response is None and self.error is None
 

@@ -106,7 +106,7 @@ class Lane:
         turn: When it last came to the end of the line: lanes of equal priority take turns.
         version: Moves whenever the lane goes elsewhere, so that what heaps remember of it goes stale.
         where: None (nowhere), READY, the queue of the one scope it waits for, or its origin's closed gate.
-        held: Seconds for which its first could not have gone with a free place, since the one before it went.
+        throttled: Seconds for which its first could not have gone with a free place, since the one before it went.
         closed_before: The ``closed_for`` of what it waits for, when its wait began, in seconds.
         ready_at: When it became ready, where it is that.
         bases: The scopes' counters of grants at its turn, for lanes of several scopes or a quota, to count its passes.
@@ -121,7 +121,6 @@ class Lane:
         "bases",
         "closed_before",
         "elsewhere",
-        "held",
         "id",
         "is_claiming",
         "is_kept_for",
@@ -133,6 +132,7 @@ class Lane:
         "queue",
         "ready_at",
         "scopes",
+        "throttled",
         "turn",
         "version",
         "was_prepared",
@@ -149,7 +149,7 @@ class Lane:
         self.turn: int = 0
         self.version: int = 0
         self.where: str | ScopeQueue | OriginGate | None = None
-        self.held: float = 0.0
+        self.throttled: float = 0.0
         self.closed_before: float = 0.0
         self.ready_at: float = 0.0
         self.bases: list[int] | None = None
@@ -221,7 +221,7 @@ class Lane:
         if self.elsewhere:
             self.wait_elsewhere(-self.elsewhere)
         if where is not None and not isinstance(where, str):
-            self.held += max(0.0, where.closed_for(now) - self.closed_before)
+            self.throttled += max(0.0, where.closed_for(now) - self.closed_before)
             if isinstance(where, OriginGate):
                 for scope in self.scopes:
                     scope.leave_gate(now)
@@ -244,14 +244,14 @@ class Lane:
         """Take each of its scopes for ``attempt``, which was its first."""
         if attempt.is_ahead:
             self.count_no_more(attempt)
-        if self.held or attempt.not_before:
-            self._count_held(attempt, now)
+        if self.throttled or attempt.not_before:
+            self._count_throttled(attempt, now)
         self._take(attempt, now)
 
     def prepare(self, attempt: Attempt, now: float) -> None:
         """Start to prepare ``attempt``, which was its first: its middleware runs, and it holds nothing."""
-        if self.held or attempt.not_before:
-            self._count_held(attempt, now)
+        if self.throttled or attempt.not_before:
+            self._count_throttled(attempt, now)
         attempt.granted_at = now
         # What waits for a direct fetch may be ahead of it: so that is not counted, unless it may count as a send.
         if self.kind == PAGE or self.is_careful:
@@ -296,10 +296,10 @@ class Lane:
                 scope.ahead -= n
                 scope.ahead_amount -= n * (1.0 if ask is None else ask)
 
-    def _count_held(self, attempt: Attempt, now: float) -> None:
+    def _count_throttled(self, attempt: Attempt, now: float) -> None:
         """Tell ``attempt`` for how long it could not have gone with a free place."""
-        held = self.held
-        self.held = 0.0
+        held = self.throttled
+        self.throttled = 0.0
         if self.was_prepared:
             attempt.throttled += min(held, now - attempt.granted_at)
             return

@@ -573,7 +573,7 @@ class Scheduler:
         queue, until = (None, now) if is_free else self._obstacle(lane, attempt, now)
         if queue is not None:
             if lane.was_prepared and lane.kind == PAGE and not attempt.has_fetched and queue.scope.is_far(until, now):
-                return self._refuse(lane, attempt, "held", now)
+                return self._refuse(lane, attempt, "deferred", now)
             queues.block(lane, queue, until, now)
             queues.wake_next(lane, now)
             if lane.elsewhere:  # its other scopes do not count it as ahead any more

@@ -33,7 +33,7 @@ from trawl.scheduler.lanes import Lane, Refused
 from trawl.scheduler.scheduler import Scheduler
 from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
 from trawl.throttling.scope import Scope
-from trawl.throttling.shared import Line, SharedScope, Token
+from trawl.throttling.shared import SharedScope, SharedScopeClient, Token
 
 __all__ = ["SLACK", "SharedJobScheduler"]
 
@@ -58,7 +58,7 @@ class SharedJobScheduler(Scheduler):
         self,
         scope_of: Callable[[str, float], Scope],
         *,
-        line: Line,
+        line: SharedScopeClient,
         places: float,
         depth_first: bool = False,
         vet: Callable[[Attempt, float], str | None] | None = None,

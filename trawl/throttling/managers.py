@@ -471,9 +471,8 @@ class ManagerCalls:
         if not told:
             return None
         hint = None if response is None else self._default.hint_nowait(response)
-        return dict.fromkeys(
-            told, BackoffSignal() if hint is None else BackoffSignal(delay=hint.delay, header=hint.header)
-        )
+        signal = BackoffSignal() if hint is None else BackoffSignal(delay=hint.delay, header=hint.header)
+        return dict.fromkeys(told, signal)
 
     async def ask(self, attempt: Granted, outcome: Outcome) -> dict[str, BackoffSignal]:
         """Call the user's manager. A checkpoint only if its method is one. Raises all exceptions of the method."""

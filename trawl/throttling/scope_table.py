@@ -40,7 +40,7 @@ from trawl.throttling.rampup import rampup_of
 from trawl.throttling.scope import CONFIGURED, Scope
 from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.shared import Line, SharedScope, check_shared
+from trawl.throttling.shared import SharedScope, SharedScopeClient, check_shared
 
 if TYPE_CHECKING:
     from trawl.throttling.allowance import Allowances
@@ -303,7 +303,7 @@ class ScopeTable:
         self.pages: PageBudgets = PageBudgets()
         self._seed = seed
         self._allowances: Allowances | None = None
-        self._line: Line | None = None
+        self._line: SharedScopeClient | None = None
         self._scopes: dict[str, Scope] = {}
         self._by_age: deque[str] = deque()
         self._common: CommonScopes | None = None
@@ -395,7 +395,7 @@ class ScopeTable:
         for scope in self:
             self._allow(scope)
 
-    def share_by(self, line: Line) -> None:
+    def share_by(self, line: SharedScopeClient) -> None:
         """Make ``line`` attempt shared scopes, because several processes work on the job.
 
         Raises:

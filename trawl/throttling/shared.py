@@ -3,9 +3,9 @@
 Theory of operation. In a job that several processes work on, each host belongs to one process, and so do the scopes
 that look like that host. Several processes need all other scopes (a proxy, an account, an API key) and scopes declared
 with ``shared``. The job's store grants them, all shared scopes of a request at once. A process that requests them gets
-a *token*, good for one send, or waits in a queue (:class:`Line`). The process also has its own object for each shared
-scope. It spaces its own sends exactly, knows why they were refused, and backs off by the usual policies. The store
-applies the resulting limits to all processes. A shared scope is therefore never faster than one process alone would
+a *token*, good for one send, or waits in a queue (:class:`SharedScopeClient`). The process also has its own object for
+each shared scope. It spaces its own sends exactly, knows why they were refused, and backs off by the usual policies.
+The store applies the resulting limits to all processes. So a shared scope is never faster than one process alone would
 allow::
 
     here: own sends, jitter, lead, backoff ──► limits in force ──► store: all sends, places, quota ──► tokens
@@ -32,7 +32,16 @@ from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
 from trawl.throttling.snapshot import SharedSnapshot
 
-__all__ = ["Line", "SharedLimits", "SharedScope", "Token", "adopt", "check_shared", "is_slower", "shared_limits"]
+__all__ = [
+    "SharedLimits",
+    "SharedScope",
+    "SharedScopeClient",
+    "Token",
+    "adopt",
+    "check_shared",
+    "is_slower",
+    "shared_limits",
+]
 
 MAX_OFFSET = 2.0
 """Seconds. The largest offset from the grid of a rate, because a token is valid for a few seconds."""
@@ -80,7 +89,7 @@ class SharedLimits:
     learned: bytes
 
 
-class Line(Protocol):
+class SharedScopeClient(Protocol):
     """Grants shared scopes. No method waits: changes go to the store with the next round trip.
 
     Times are event loop times of this process, in seconds.
@@ -163,7 +172,7 @@ class SharedScope(Scope):
 
     __slots__ = ("_line", "tokens")
 
-    def __init__(self, id: str, limits: Limits, line: Line, *, seed: int | str = 0) -> None:
+    def __init__(self, id: str, limits: Limits, line: SharedScopeClient, *, seed: int | str = 0) -> None:
         super().__init__(id, limits, seed=seed)
         self.tokens: dict[int, Token] = {}
         self.caution: float = 0.0  # a token is valid only briefly, so responses of user code wait for one

@@ -64,7 +64,7 @@ from trawl.throttling.scope_resolver import AddressOf, ScopeResolver
 from trawl.throttling.scope_table import CrawlDelays, ScopePolicies, ScopeTable, ScopeTimers
 from trawl.throttling.scopes import ScopeAmounts
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.shared import Line, SharedScope, adopt, check_shared, is_slower, shared_limits
+from trawl.throttling.shared import SharedScope, SharedScopeClient, adopt, check_shared, is_slower, shared_limits
 from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
 from trawl.tracebacks import contained
 
@@ -134,7 +134,7 @@ class Throttle:
         self.resolver: ScopeResolver = ScopeResolver(self._default, self._table.policies, self._by_address)
         self._manager_calls = ManagerCalls(self._default, self._default, self)
         self._timers = ScopeTimers(self._table)
-        self._line: Line | None = None
+        self._line: SharedScopeClient | None = None
         self._job_scopes: dict[int | None, JobScopes] = {}
         self._handed_on: list[ScopeReport] = []  # of scopes that other processes took over
         self.part_of: Callable[[str], int | None] = _no_part
@@ -606,7 +606,7 @@ class Throttle:
         for id in [id for id in self.given_up.at_utc if self.part_of(id) in parts]:
             self.given_up.forget(id)
 
-    def share_by(self, line: Line) -> None:
+    def share_by(self, line: SharedScopeClient) -> None:
         """Attempt shared scopes by ``line``, for several processes on the job. Call it before the first scope.
 
         Raises:

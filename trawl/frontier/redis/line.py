@@ -38,7 +38,7 @@ from trawl.frontier.redis.layout import text_of
 from trawl.throttling.reasons import Reason
 from trawl.throttling.shared import SharedLimits, Token
 
-__all__ = ["SharedScopeClient"]
+__all__ = ["RedisSharedScopeClient"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
@@ -90,7 +90,7 @@ class _SendRecord:
     intervals: Sequence[float]
 
 
-class SharedScopeClient:
+class RedisSharedScopeClient:
     """The client of a job for the scopes that its processes share. Its task is :meth:`run`.
 
     Args:

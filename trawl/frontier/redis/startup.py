@@ -32,7 +32,7 @@ from trawl.frontier.redis.client import connect as connect_server
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import FORMAT, SUBSETS, Keys, text_of, texts_of
 from trawl.frontier.redis.lease_keeper import LeaseKeeper
-from trawl.frontier.redis.line import SharedScopeClient
+from trawl.frontier.redis.line import RedisSharedScopeClient
 from trawl.frontier.redis.sessions import JobSession
 
 __all__ = ["check_head", "open_job"]
@@ -110,7 +110,7 @@ async def open_job(
     async with trio.open_nursery() as nursery:
         try:
             job: RedisJob = await nursery.start(partial(_serve, address, options, connect or connect_server))
-            job.line = SharedScopeClient(
+            job.line = RedisSharedScopeClient(
                 address, token_hex(8), life=lease, lease=job.lease, connect=connect or connect_server
             )
             if keeps_lease:
