@@ -35,8 +35,8 @@ Three common questions, and the place that decides each:
   :meth:`Admission.objection <trawl.engine.admission.Admission.objection>`.
 * *The delay of a scope*: :meth:`Scope.earliest_at <trawl.throttling.scope.Scope.earliest_at>` returns the time before
   which the scope lets nothing through. :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>` computes
-  the seconds of the delay from the settings and the server's behavior. The scheduler calls each scope of a request and takes the latest
-  time. The scopes are checked again just before the send (:meth:`Scope.opens_at
+  the seconds of the delay from the settings and the server's behavior. The scheduler calls each scope of a request and
+  takes the latest time. The scopes are checked again just before the send (:meth:`Scope.opens_at
   <trawl.throttling.scope.Scope.opens_at>`). The request's own delay (meta ``delay``, a retry's) comes before that: the
   frontier does not lease the page earlier, and a direct fetch waits for it in the scheduler.
 * *The file of an item*: ``trawl.feeds.feed.Feed._add`` puts an item into its file, and a task writes the file

@@ -115,10 +115,7 @@ def estimate_words(found: Estimate | None) -> str:
     """
     if found is None:
         return ""
-    if found.seconds == inf:
-        words = "pending never ends"
-    else:
-        words = f"pending ends in {duration_words(found.seconds)}"
+    words = "pending never ends" if found.seconds == inf else f"pending ends in {duration_words(found.seconds)}"
     by = found.scope if not found.reason else f"{found.scope} ({found.reason})" if found.scope else found.reason
     ends = ["never" if each.seconds == inf else f"in {duration_words(each.seconds)}" for each in found.scopes]
     others = [f"{each.scope} {end}" for each, end in zip(found.scopes, ends, strict=True) if each.scope != found.scope]

@@ -2,8 +2,8 @@
 
 :meth:`Scope.earliest_at` decides when a request may be granted, and :meth:`Scope.opens_at` decides again, just before
 the send, when it may be written. :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>` computes the
-limits that they read (configured, AutoThrottle, rampup, robots.txt, backoff). Holds (:meth:`Scope.hold`) come from responses,
-in :mod:`trawl.throttling.outcomes`.
+limits that they read (configured, AutoThrottle, rampup, robots.txt, backoff). Holds (:meth:`Scope.hold`) come from
+responses, in :mod:`trawl.throttling.outcomes`.
 
 Theory of operation. A request *takes* the scope, is *sent*, and *gives* its place back when the body is read. Delays
 count sends, not takes: the next time counts from the send. A request that needs time before its send (middleware, a new
