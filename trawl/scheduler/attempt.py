@@ -1,4 +1,4 @@
-"""The attempt: one request from the moment it may wait to its end."""
+"""An attempt: one request from the time it starts to wait until it ends."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["DIRECT", "PAGE", "PASSING", "Attempt", "LaneId", "amounts_of"]
 
 DIRECT, PASSING, PAGE = range(3)
-"""Kinds of lanes. Exempt pages are in the lane of those that need no scope."""
+"""The kinds of lanes. Exempt pages share the lane of pages that need no scope."""
 
 LaneId: TypeAlias = "LaneKey | tuple[Any, ...]"
-"""The frontier's key for a lane of pages; with the kind for direct fetches, and apart for what is prepared."""
+"""The frontier's key of a lane of pages. Lanes of direct fetches add their kind, and prepared attempts have other
+lanes.
+"""
 
 
 def amounts_of(scopes: ScopeAmounts) -> Amounts:
-    """The amounts that a request names.
+    """Return the amounts that a request names; empty if it names none.
 
-    Those of scopes without a quota count as well: it may get one while the request waits.
+    An amount for a scope without a quota counts too, because the scope may get a quota while the request waits.
     """
     for _, amount in scopes:
         if amount is not None:
@@ -33,55 +35,54 @@ def amounts_of(scopes: ScopeAmounts) -> Amounts:
 
 
 class Attempt:
-    """One request from the moment it may wait to its end: what waits, what is granted, what is on its way.
+    """One request from the time it starts to wait until it ends. It is pending, then granted, then in flight.
 
-    The scheduler makes the choice by the arguments and fills in the attributes, but for ``task``, which is the
-    engine's. One attempt is good for one send.
+    The scheduler chooses by the arguments and sets the attributes, except ``task``, which the engine sets. One attempt
+    allows one send.
 
     Args:
-        request: What is to be sent; the scheduler does not look into it.
-        scopes: Scope ids, sorted, each with its expected amount (None: not named, counts 1.0).
-        origin: The origin whose gate (robots.txt) it waits for.
-        priority: Higher goes first.
-        is_direct: Goes before pages, whatever its priority: a callback waits for it.
-        is_exempt: Takes no scope (``dont_throttle``); it still counts for the crawl's places.
-        is_diverted: Its scopes and origin are those of what its middleware last made of its request.
-        passes_gate: Does not wait for its origin's gate: it is what opens it. Implies ``is_direct``.
-        share: The first amount that it names: the larger goes first in a lane, if a lane has several.
-        order: Its rank among equals, less first; None: the order of coming. Attempts of one lane have all one or all
-            none.
+        request: The request to send. The scheduler does not read it.
+        scopes: Sorted scope ids, each with the expected amount; None counts as 1.0.
+        origin: The origin whose gate it waits for, which is closed until robots.txt is read.
+        priority: A higher priority is sent earlier.
+        is_direct: Sent before all pages, because a callback waits for it.
+        is_exempt: Takes no scope (``dont_throttle``), but one of the crawl's places.
+        is_diverted: Its scopes and origin belong to the request as its middleware changed it last.
+        passes_gate: Does not wait for its origin's gate, because it loads robots.txt. Implies ``is_direct``.
+        share: The first amount that it names. Within a lane, larger amounts are sent first.
+        order: Its rank among attempts of equal priority and share; lower ranks are sent first. None: in the order in
+            which they are pushed. In one lane, either all attempts have a rank or none has.
         lease: The frontier's record of a page; None for a direct fetch.
-        lane_id: The lane that it lines up in; None: it is made of the other arguments.
+        lane_id: The id of its lane; None: made from the other arguments.
         waiter: Gets the outcome of a direct fetch; None for a page.
-        found_at: When it was found, where that was before it is pushed.
+        found_at: Event loop time at which it was found; None: when it is first pushed.
 
     Attributes:
-        lane: The lane it is or was in.
-        slots: While it is in flight, its slot number in each of its scopes, in their order.
-        steps: Each scope's backoff step when it was granted, in the order of ``scopes``.
-        found_at: When it was found, on the run clock; unless it is given, when it was pushed first.
-        pushed_at: When it was pushed last.
-        not_before: The instant before which it does not go, as it was pushed last; 0.0: at once.
-        granted_at: When it was granted its places; before that, when its preparation started, or ended. A wait at
-            the wire is left out.
-        left_by: Why it was left though its scopes were open, before it was granted; None: it was not.
-        held_by: Which of its scopes opened last before it was granted, and the limit; None: it has one scope or none.
-        prepared_for: Seconds for which its middleware ran before it asked for its places; 0.0: it had them from the
-            beginning.
-        prepared_for: Seconds for which it was prepared: its middleware ran; 0.0: no user code runs before its send.
-        throttled: Seconds for which it was first in its line and could not have gone with a free place: see
-            :class:`trawl.http.Times`. Known when it is granted.
-        sent_at: When it went to the wire; None if it did not (yet).
-        is_page: It is a page of the frontier; False for what a waiter waits for: a direct fetch, or robots.txt.
-        is_pending: Pushed, and neither granted, refused nor withdrawn.
-        is_under_way: It is being prepared, is prepared or was granted, and has not given back.
-        is_prepared: Its middleware has run, or no user code runs before its send: it needs nothing but its places.
-        is_ahead: Its scopes count it as ahead; not while it is overdue.
-        has_places: It is in flight: it has its places.
-        has_fetched: Its middleware has fetched something for it before its send, which it would fetch again for
-            another attempt: it waits for its places as long as it takes.
-        is_vetted: It was asked already if it may go at all.
-        task: What its task notes of it; None until that is started.
+        lane: Its lane, also after it left it; None before it is pushed.
+        slots: Its slot number in each of its scopes while it is in flight, in the order of ``scopes``.
+        steps: The number of backoff steps that each scope had taken when it was granted, in the order of ``scopes``.
+        found_at: Event loop time at which it was found. By default, when it was first pushed.
+        pushed_at: Event loop time at which it was last pushed.
+        not_before: Event loop time before which it is not granted; 0.0: none.
+        granted_at: Event loop time at which it got its places. Before that, the time at which its preparation started
+            or ended. A wait just before the send moves it.
+        left_by: Why it last was not granted although its scopes were open; None: that did not happen.
+        held_by: The scope that opened last before it was granted, and the limit there; None with fewer than two scopes.
+        prepared_for: Seconds for which its middleware ran before it waited for places; 0.0 without user code.
+        throttled: Seconds for which it was the best of its lane and waited for anything other than a free place
+            (:class:`trawl.http.Times`). Set when it is granted.
+        sent_at: Event loop time of its send; None before that.
+        is_page: True for a page of the frontier; False for a direct fetch or robots.txt, whose outcome a waiter gets.
+        is_pending: True from the push until it is granted, refused or withdrawn.
+        is_under_way: True from the start of its preparation, or from its grant, until its places are released.
+        is_prepared: True if its middleware has run, or no user code runs before its send. Then it needs only its
+            places.
+        is_ahead: True while its scopes count it as ahead. They do not count it while it is overdue.
+        has_places: True while it is in flight.
+        has_fetched: True if its middleware made a fetch for it. Because another attempt would repeat this fetch, it
+            waits for its places without a limit.
+        is_vetted: True if it was already checked whether it may be sent at all.
+        task: The engine's state of its task; None before the task starts.
     """
 
     __slots__ = (
@@ -175,11 +176,11 @@ class Attempt:
         self.is_ahead: bool = False
         self.has_fetched: bool = False
         self.prepared_for: float = 0.0
-        self.task: Any = None  # the engine's own: the scheduler knows neither Trio nor what is above it
+        self.task: Any = None  # set and read by the engine
 
     @classmethod
     def of_record(cls, record: Record) -> Attempt:
-        """Make the attempt that a leased page waits with."""
+        """Make the attempt for a leased page."""
         return cls(
             record.request,
             record.scopes,
@@ -195,7 +196,7 @@ class Attempt:
         )
 
     def pushed(self, now: float, not_before: float) -> None:
-        """Note that it waits from ``now`` on, and does not go before the instant ``not_before``."""
+        """Record that it waits since ``now``, and is not granted before ``not_before``."""
         self.is_pending = True
         self.is_vetted = False
         self.lane = None
@@ -206,7 +207,7 @@ class Attempt:
             self.found_at = now
 
     def waited(self, seconds: float) -> None:
-        """Count a wait at the wire as if it had been one for the attempt: it goes under what its scopes know now."""
+        """Count a wait just before the send as a wait for the grant: it is sent by the current state of its scopes."""
         self.granted_at += seconds
         self.throttled += seconds
         if self.lane is not None and self.lane.scopes:
@@ -214,24 +215,24 @@ class Attempt:
 
     @property
     def queued(self) -> float:
-        """Seconds that it waited, from when it was found, for others and not for a scope; known when it is granted."""
+        """Seconds since it was found for which it waited behind other requests. Set when it is granted."""
         found_at = self.granted_at if self.found_at is None else self.found_at
         return self.granted_at - found_at - self.throttled - self.prepared_for
 
     @property
     def is_preparing(self) -> bool:
-        """True while its middleware runs before its send."""
+        """True while its middleware runs before the send."""
         return self.is_under_way and not self.has_places and not self.is_pending
 
     def amount(self, index: int) -> float:
-        """The amount that it is expected to use of its scope number ``index``; 1.0 where none is named."""
+        """Return the amount that it is expected to use of its scope number ``index``; 1.0 if it names none."""
         amount = self.scopes[index][1]
         return 1.0 if amount is None else amount
 
-    __hash__: ClassVar[Any] = object.__hash__  # a compiled class that has an order inherits none
+    __hash__: ClassVar[Any] = object.__hash__  # a compiled class with an order does not inherit it
 
     def __lt__(self, other: Attempt) -> bool:
-        return False  # two equal keys in a heap: either may go first
+        return False  # equal keys in a heap: either may come first
 
     def __repr__(self) -> str:
         return f"<Attempt {self.request!r} priority={self.priority} scopes={[scope for scope, _ in self.scopes]}>"

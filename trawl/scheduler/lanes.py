@@ -1,12 +1,11 @@
-"""Lanes: lines of attempts that wait for the same things, and the closed gates of origins.
+"""Lanes: queues of attempts that wait for the same things, and the closed gates of origins.
 
-A *lane* holds the attempts that need the same scopes and the same origin; its best one stands for all of them. Pages
-and direct fetches (a callback waits for them) are in lanes of their own, and so are direct fetches that pass a closed
-gate (robots.txt itself).
+A *lane* holds the attempts that need the same scopes and the same origin, so only its best attempt is compared with
+those of other lanes. Pages, direct fetches and requests for robots.txt, which pass a closed gate, have separate lanes.
 
-A lane whose origin's robots.txt is not read yet waits at that origin's gate, and no other lane does. The scheduler
-knows that a gate is closed, not why: the engine closes it, asks for robots.txt, and opens it when the rules are known,
-or keeps it closed with a time when the server failed.
+Only lanes of an origin wait at its gate, until its robots.txt is read. The scheduler knows whether a gate is closed,
+but not why: the engine closes it, requests robots.txt, and opens it when the rules are known. If the server failed, the
+gate stays closed with a time.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class OriginGate:
     """The closed gate of one origin.
 
     Attributes:
-        origin: Whose it is.
-        reason: What a waiting lane is told; None: robots.txt is being read.
-        lanes: The lanes that came to it, in the order of coming; some may be empty by now.
+        origin: The origin.
+        reason: The reason for waiting lanes; None while robots.txt is read.
+        lanes: The lanes that arrived here, in this order. Some may have left or be empty.
     """
 
     __slots__ = ("lanes", "origin", "reason")
@@ -52,38 +51,38 @@ class OriginGate:
         self.lanes: dict[Lane, None] = {}
 
     def why(self, now: float) -> Reason:
-        """Say what its lanes wait for."""
+        """Return the reason why its lanes wait."""
         reason = self.reason
         return reason if reason is not None and reason.until > now else Reason(self.origin, "gate", inf, "robots.txt")
 
     def waiting(self) -> list[Lane]:
-        """The lanes that still wait here, in the order of coming."""
+        """Return the lanes that still wait here, in the order in which they arrived."""
         return [lane for lane in self.lanes if lane.where is self]
 
     def closed_for(self, now: float) -> float:
-        """The clock of a wait here, in seconds: a gate is closed as long as it is there."""
+        """Return the seconds for which the gate was closed, up to a constant: an existing gate is always closed."""
         return now
 
     def attempts(self) -> list[Attempt]:
-        """Return the attempts that wait here, the highest priority first."""
+        """Return the attempts that wait here, by falling priority."""
         attempts = [entry[3] for lane in self.waiting() for entry in sorted(lane.queue)]
         return sorted(attempts, key=lambda attempt: -attempt.priority)
 
 
 Rank: TypeAlias = "tuple[bool, int, int]"
-"""What orders lanes, the least first: direct before page, then minus priority, then the turn."""
+"""The order of lanes, smallest first: direct fetches before pages, then the negative priority, then the turn."""
 
 READY = "ready"
-"""Where a lane is that will be looked at at the next choice."""
+"""The ``where`` of a lane that is checked at the next choice."""
 
 
 @attrs.frozen
 class Refused:
-    """An attempt that may not go at all; it has left its lane and took nothing.
+    """An attempt that may not be sent. It has left its lane and holds nothing.
 
     Attributes:
-        attempt: What may not go.
-        reason: Why, as ``vet`` said.
+        attempt: The attempt.
+        reason: The reason that ``vet`` returned.
     """
 
     attempt: Attempt
@@ -91,29 +90,34 @@ class Refused:
 
 
 class Lane:
-    """Attempts that need the same scopes and origin. Hot, so mutable and slotted; the scheduler alone changes it.
+    """Attempts that need the same scopes and origin. Only the scheduler changes it.
 
     Attributes:
         id: Its key.
-        asks: What its requests ask of each of its scopes; None where they name no amount.
-        scopes: Its scopes, sorted by id: no policy iterates a set.
+        asks: The amount that its requests need of each of its scopes; None for a scope for which they name none.
+        scopes: Its scopes, sorted by id.
         origin: The origin whose gate its attempts wait for.
-        kind: DIRECT, PASSING or PAGE: what its attempts are.
-        prepares: True if its attempts wait to be prepared: user code is yet to run for them; False: for their places.
+        kind: The kind of its attempts: DIRECT, PASSING or PAGE.
+        prepares: True if its attempts wait to be prepared, because user code must still run for them; False if they
+            wait for their places.
         was_prepared: True if user code has run for its attempts.
-        elsewhere: How many of these its scopes do not count as ahead, because they wait for another of its scopes.
+        elsewhere: Number of its prepared attempts that its scopes do not count as ahead, because they wait for another
+            of its scopes.
         queue: A heap of its attempts.
-        turn: When it last came to the end of the line: lanes of equal priority take turns.
-        version: Moves whenever the lane goes elsewhere, so that what heaps remember of it goes stale.
-        where: None (nowhere), READY, the queue of the one scope it waits for, or its origin's closed gate.
-        throttled: Seconds for which its first could not have gone with a free place, since the one before it went.
-        closed_before: The ``closed_for`` of what it waits for, when its wait began, in seconds.
-        ready_at: When it became ready, where it is that.
-        bases: The scopes' counters of grants at its turn, for lanes of several scopes or a quota, to count its passes.
+        turn: Increases each time it goes behind the other lanes of equal priority, which take turns.
+        version: Increases whenever the lane moves, which makes older entries of it in heaps invalid.
+        where: READY, the queue of the scope it waits for, its origin's closed gate, or None while it is in none of
+            them.
+        throttled: Seconds for which its best attempt waited for anything other than a free place, since the grant
+            before.
+        closed_before: The ``closed_for`` of what it waits for, in seconds, when the wait started.
+        ready_at: Event loop time at which it became ready.
+        bases: The scopes' counters of grants at its turn, to count how often it is passed. Only for lanes with several
+            scopes or a quota.
         is_claiming: True if it is the claimant.
-        is_starving: True if it is in line to be the claimant.
-        is_kept_for: True if a quota is kept for it.
-        passed_at: Its version when its queue noted that the amount left did not do for it.
+        is_starving: True if it waits to become the claimant.
+        is_kept_for: True if a quota is reserved for it.
+        passed_at: Its version when its queue found that the remaining amount is too small for it.
     """
 
     __slots__ = (
@@ -164,7 +168,7 @@ class Lane:
     __hash__: ClassVar[Any] = object.__hash__  # a compiled class that has an order inherits none
 
     def __lt__(self, other: Lane) -> bool:
-        return False  # two tickets of which one is stale: turns change hands
+        return False  # two entries of which one is old, because turns change
 
     @property
     def head(self) -> Attempt:
@@ -173,7 +177,7 @@ class Lane:
 
     @property
     def is_careful(self) -> bool:
-        """True if user code may respond to its attempts: they are prepared at the pace at which they could be sent."""
+        """True if user code may respond to its attempts. Then they are prepared only as fast as they could be sent."""
         return any(scope.is_careful for scope in self.scopes)
 
     def rank(self) -> Rank:
@@ -181,7 +185,7 @@ class Lane:
         return (self.kind >= PAGE, self.queue[0][0], self.turn)
 
     def add(self, attempt: Attempt, order: int) -> bool:
-        """Put ``attempt`` in line. Returns True if it is the best now."""
+        """Add ``attempt``. Returns True if it is now the best."""
         if attempt.order is not None:
             order = attempt.order
         attempt.lane = self
@@ -191,21 +195,21 @@ class Lane:
         return self.queue[0][3] is attempt
 
     def drop_head(self) -> None:
-        """Remove the best attempt, and those behind it that were withdrawn."""
+        """Remove the best attempt, and withdrawn ones behind it."""
         queue = self.queue
         heappop(queue)
         while queue and not queue[0][3].is_pending:
             heappop(queue)
 
     def drop_worst(self, max_number: int) -> list[Attempt]:
-        """Remove up to ``max_number`` of the worst pending attempts, never its best, and all that were withdrawn."""
+        """Remove up to ``max_number`` of the worst pending attempts, but not the best, and all withdrawn ones."""
         line = sorted([item for item in self.queue if item[3].is_pending])
         keep = max(1, len(line) - max_number)
         self.queue[:] = line[:keep]  # sorted, it is a heap
         return [item[3] for item in line[keep:]]
 
     def wait_for(self, where: ScopeQueue | OriginGate, now: float) -> None:
-        """Note that it waits there from ``now`` on."""
+        """Record that it waits at ``where`` since ``now``."""
         self.version += 1
         self.where = where
         self.closed_before = where.closed_for(now)
@@ -216,7 +220,7 @@ class Lane:
                 scope.wait_at_gate(now)
 
     def leave(self, now: float) -> None:
-        """Count for how long what it waited for was closed, if it waited; to be called before it goes elsewhere."""
+        """Count for how long what it waited for was closed. Call this before it moves."""
         where = self.where
         if self.elsewhere:
             self.wait_elsewhere(-self.elsewhere)
@@ -227,13 +231,13 @@ class Lane:
                     scope.leave_gate(now)
 
     def need(self, asks: Amounts, now: float) -> None:
-        """Have its scopes count it: it has something pending, and its requests ask ``asks`` of them."""
+        """Have its scopes count it as pending, with the amounts ``asks``."""
         self.asks = asks
         for scope, amount in zip(self.scopes, asks, strict=True):
             scope.need(amount, now)
 
     def need_no_more(self, now: float) -> None:
-        """Have them count it no more: it is empty."""
+        """Have its scopes stop counting it, because it is empty."""
         self.leave(now)
         self.version += 1
         self.where = None
@@ -241,7 +245,7 @@ class Lane:
             scope.need_no_more(amount, now)
 
     def grant(self, attempt: Attempt, now: float) -> None:
-        """Take each of its scopes for ``attempt``, which was its first."""
+        """Take each of its scopes for ``attempt``, which was its best."""
         if attempt.is_ahead:
             self.count_no_more(attempt)
         if self.throttled or attempt.not_before:
@@ -249,11 +253,12 @@ class Lane:
         self._take(attempt, now)
 
     def prepare(self, attempt: Attempt, now: float) -> None:
-        """Start to prepare ``attempt``, which was its first: its middleware runs, and it holds nothing."""
+        """Start to prepare ``attempt``, which was its best. While its middleware runs, it holds nothing."""
         if self.throttled or attempt.not_before:
             self._count_throttled(attempt, now)
         attempt.granted_at = now
-        # What waits for a direct fetch may be ahead of it: so that is not counted, unless it may count as a send.
+        # A direct fetch may be needed by a request that is counted as ahead. So count it only if it may count as a
+        # send.
         if self.kind == PAGE or self.is_careful:
             self.count_ahead(attempt)
             for scope in self.scopes:
@@ -267,16 +272,13 @@ class Lane:
             scope.add_ahead(amount)
 
     def count_no_more(self, attempt: Attempt) -> None:
-        """Have its scopes count ``attempt`` as ahead no more: it gets its places, ends without, or is overdue."""
+        """Have its scopes stop counting ``attempt`` as ahead: it gets its places, ends without them, or is overdue."""
         attempt.is_ahead = False
         for scope, amount in self._amounts(attempt):
             scope.drop_ahead(amount)
 
     def responded(self, attempt: Attempt) -> None:
-        """Take each of its scopes for ``attempt``, to which user code responded, from when its preparation started.
-
-        One that needed a token has them already.
-        """
+        """Take each of its scopes for ``attempt``, to which user code responded, as of the start of its preparation."""
         for scope in self.scopes:
             scope.responded()
         if not attempt.has_places:
@@ -285,7 +287,7 @@ class Lane:
             self._take(attempt, attempt.granted_at)
 
     def wait_elsewhere(self, n: int) -> None:
-        """Have only the scope that its attempts wait for count ``n`` more of them as ahead."""
+        """Have ``n`` more of its attempts counted as ahead only by the scope that they wait for."""
         if self.kind < PAGE:
             return
         self.elsewhere += n
@@ -297,7 +299,7 @@ class Lane:
                 scope.ahead_amount -= n * (1.0 if ask is None else ask)
 
     def _count_throttled(self, attempt: Attempt, now: float) -> None:
-        """Tell ``attempt`` for how long it could not have gone with a free place."""
+        """Set for how long ``attempt`` waited for anything other than a free place."""
         held = self.throttled
         self.throttled = 0.0
         if self.was_prepared:
@@ -307,7 +309,7 @@ class Lane:
             began_at = attempt.pushed_at if attempt.found_at is None else attempt.found_at
             held += max(0.0, attempt.not_before - began_at)
         waited = now if attempt.found_at is None else now - attempt.found_at
-        attempt.throttled = min(held, waited)  # it may have come before one that was held here longer
+        attempt.throttled = min(held, waited)  # it may have been found after the wait started
 
     def _take(self, attempt: Attempt, now: float) -> None:
         attempt.granted_at = now
@@ -329,7 +331,7 @@ class Lane:
                 attempt.held_by = last, last.waits.opened_by
 
     def _amounts(self, attempt: Attempt) -> list[tuple[Scope, float]]:
-        """Return its scopes, each with what ``attempt`` is expected to use of it."""
+        """Return its scopes, each with the amount that ``attempt`` is expected to use."""
         return [(scope, attempt.amount(index)) for index, scope in enumerate(self.scopes)]
 
     def opens_at(self, attempt: Attempt, now: float) -> float:
@@ -337,7 +339,7 @@ class Lane:
 
         At or before ``now``: it may be written.
         """
-        # Not strict: an exempt attempt names scopes, and its lane has none of them.
+        # Not strict, because an exempt attempt has scope ids but its lane has no scopes.
         at = -inf
         for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
             if (opens_at := scope.opens_at(slot, now, 1.0 if amount is None else amount)) > at:
@@ -345,14 +347,14 @@ class Lane:
         return at
 
     def forget_lead(self) -> None:
-        """Have its scopes grant nothing early until they have measured again."""
+        """Have its scopes grant nothing early until they have measured their lead again."""
         for scope in self.scopes:
             scope.lead = 0.0
 
     def sent(self, attempt: Attempt, now: float, due_at: float = -inf) -> None:
-        """Tell its scopes that ``attempt`` went to the wire; all of them had let it through from ``due_at`` on.
+        """Record the send of ``attempt`` in its scopes, which all let it through from ``due_at`` on.
 
-        They take one draw together for the intervals from here: jitter of several would add up to a lower rate.
+        They use one random number together for their next intervals. Several independent ones would lower the rate.
         """
         draw: float | None = None
         for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
@@ -361,42 +363,42 @@ class Lane:
                 draw = scope.draw(draw)
 
     def written(self, attempt: Attempt, sent_at: float, now: float) -> None:
-        """Tell its scopes that the write has ended at ``now`` that began at ``sent_at``."""
+        """Record in its scopes that the write that started at ``sent_at`` ended at ``now``."""
         for slot, scope in zip(attempt.slots, self.scopes, strict=True):
             scope.written(slot, sent_at, now)
 
     def give_back(self, attempt: Attempt, now: float) -> None:
-        """Free the places that ``attempt`` has."""
+        """Release the places of ``attempt``."""
         was_sent = attempt.sent_at is not None
         for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
-            # Before the place is free: what waited until this instant waited for that limit.
+            # Before the place is free, because requests that wait now wait for that limit.
             if (scope.in_flight >= scope.concurrency or scope.pages is not None) and (limit := scope.full):
                 scope.waits.opened(now, limit)
             scope.give(slot, was_sent=was_sent, amount=1.0 if amount is None else amount)
 
     def take_turn(self, turn: int) -> None:
-        """Go to the end of the line of equals."""
+        """Go behind the other lanes of equal priority."""
         self.turn = turn
         if len(self.scopes) > 1 or (self.scopes and self.scopes[0].quota is not None):
             self.count_passes()
 
     def count_passes(self) -> None:
-        """Count from now on how often it is passed."""
+        """Start to count how often it is passed."""
         self.bases = [scope.grants for scope in self.scopes]
 
     def amount_in(self, scope: Scope) -> float:
-        """The amount that its best attempt is expected to use of one of its scopes."""
+        """Return the amount that its best attempt is expected to use of ``scope``."""
         attempt = self.queue[0][3]
         return attempt.amount(self.scopes.index(scope)) if len(self.scopes) > 1 else attempt.amount(0)
 
     def share_in(self, scope: Scope) -> float:
-        """The amount that its best attempt names of one of its scopes: the larger goes first (F07); 0.0 for none."""
+        """Return the amount that its best attempt names for ``scope``, its share; 0.0 if it names none."""
         return self.queue[0][3].scopes[self.scopes.index(scope)][1] or 0.0
 
     def quota_after(self, scope: Scope | None) -> Scope | None:
-        """The next of its scopes that has a quota, after ``scope``: there it lines up, by its share; None: it has none.
+        """Return the next of its scopes after ``scope`` that has a quota, where it waits by its share; None: none.
 
-        After None, or a scope that has no quota, it is the first.
+        After None or a scope without a quota, this is its first scope with a quota.
         """
         is_after = scope is None or scope.quota is None
         for each in self.scopes:
@@ -406,7 +408,7 @@ class Lane:
         return None
 
     def passes(self, scope: Scope | None = None) -> int:
-        """Count the attempts of others since its turn, at most: in ``scope``, or the largest number over its scopes."""
+        """Return an upper bound of how often it was passed since its turn: in ``scope``, or the largest number."""
         if self.bases is None:
             return 0
         if scope is not None:
