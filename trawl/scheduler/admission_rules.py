@@ -1,9 +1,9 @@
-"""The rules of admission, which need nothing but the request itself.
+"""The rules of admission that need only the request itself.
 
-Only the package's ``__init__`` imports it: it has nothing in common with lanes and queues.
+Only the package's ``__init__`` imports it, because lanes and queues do not need it.
 
-A request that is not admitted is an expected end: a reason that is counted, never an error. Whether it was seen before
-is known by the frontier, because that is stored.
+A request that is not admitted ends with a reason that is counted, and not with an error. The frontier finds duplicates,
+because it stores what was seen.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ logger: logging.Logger = logging.getLogger("trawl.admission")
 _FETCHED = tuple([f"{scheme}:" for scheme in FETCHED_SCHEMES])
 
 HOSTS_REMEMBERED = 10_000
-"""Answers kept by host; a crawl of the open web sees more hosts than memory should hold."""
+"""Maximum number of hosts whose result is kept, because a crawl of the open web sees more hosts than fit in memory."""
 
 
 class AdmissionRules:
-    """The rules by which one crawl admits requests.
+    """The rules by which a crawl admits requests.
 
     Args:
         settings: Limits on depth and length.
-        allowed_domains: Only these hosts, and hosts below them, are admitted; empty: all are.
-        guard: The rules for addresses; None: all may be connected to.
+        allowed_domains: Only these domains and their subdomains are admitted; empty: all.
+        guard: The rules for addresses; None: all addresses are allowed.
 
     Raises:
-        ValueError: An allowed domain is a URL, or has a port; the message names it.
+        ValueError: If an allowed domain is a URL or has a port.
     """
 
     __slots__ = (
@@ -58,18 +58,18 @@ class AdmissionRules:
             raise ValueError(f"allowed_domains must be a list of domains, not one text; use [{allowed_domains!r}]")
         if not isinstance(allowed_domains or (), Iterable):
             raise ValueError(f"allowed_domains must be a list of domains, not {allowed_domains!r}")
-        # A list or a set that the spider adds to while it runs is looked at again.
+        # Read a list or set again if the spider adds to it during the crawl.
         self._listed: Collection[str] = allowed_domains if isinstance(allowed_domains, list | set) else ()
         self._listed_count = len(self._listed)
         self._allowed = tuple([_domain(name) for name in allowed_domains or () if name])
         self._hosts: dict[str, bool] = {}
         self._max_depth = settings.depth_limit or math.inf
         self._max_length = settings.urllength_limit or math.inf
-        self._starts_anywhere = settings.filter_start_urls  # Scrapy drops what a spider's own start() asks offsite
+        self._starts_anywhere = settings.filter_start_urls  # as in Scrapy, which filters offsite requests of start()
         self._guard = guard
 
     def refusal(self, request: Request, *, depth: int) -> str | None:
-        """Return the statistic that counts why a request found at ``depth`` is dropped; None: it is admitted."""
+        """Return the name of the statistic that counts a request dropped at ``depth``; None if it is admitted."""
         url = request.url
         if not url.startswith(_FETCHED):
             return "scheme_filtered"
@@ -84,34 +84,34 @@ class AdmissionRules:
         return None
 
     def note_start(self, request: Request) -> bool:
-        """Note a start request. Returns True if such requests have shown that private addresses are wanted."""
+        """Record a start request. Returns True if start requests have shown that private addresses are wanted."""
         return self._guard is not None and self._guard.note_start(request.url)
 
     def note_vouched(self, request: Request, *, is_shared: bool) -> None:
-        """Note, of a request that is about to be stored, what start requests have vouched for.
+        """Record in a request that is about to be stored which addresses start requests have allowed.
 
-        That all private addresses are wanted is in the statistics of the job too: another run reads them when it
-        begins, but not another process that works at the same time (``is_shared``).
+        The statistics of a job also record that all private addresses are wanted. The next run reads them at its start,
+        but another process at the same time does not (``is_shared``).
         """
         guard = self._guard
         if guard is not None and (is_shared or not guard.is_open) and (vouched := guard.vouched(request.url)):
             note(request, vouched=vouched)
 
     def hear_vouched(self, request: Request) -> None:
-        """Hear what start requests had vouched for where a stored request was found."""
+        """Restore the addresses that start requests had allowed when a stored request was found."""
         if self._guard is not None and (vouched := notes_of(request).vouched):
             self._guard.take_over(request.url, vouched)
 
     def open_addresses(self) -> None:
-        """Admit private addresses: start requests of an earlier run have shown that they are wanted."""
+        """Admit private addresses, because start requests of an earlier run have shown that they are wanted."""
         if self._guard is not None:
             self._guard.open()
 
     def is_offsite(self, request: Request) -> bool:
-        """Return True if a host lies outside the allowed domains.
+        """Return True if the request's host is outside the allowed domains.
 
-        Always False with ``dont_filter``, or ``allow_offsite`` in the meta, or ``is_start_request`` there unless
-        ``FILTER_START_URLS`` is off.
+        Always False with ``dont_filter`` or the meta key ``allow_offsite``. With ``FILTER_START_URLS``, also with the
+        meta key ``is_start_request``.
         """
         if len(self._listed) != self._listed_count:
             self._read_again()
@@ -144,7 +144,7 @@ class AdmissionRules:
 
 
 def _domain(name: str) -> str:
-    """Return an allowed domain in the form that hosts have in a normalised URL."""
+    """Return an allowed domain in the form of hosts in a normalized URL."""
     plain = name.strip().strip(".")
     if "/" in plain or (":" in plain and not plain.startswith("[")):
         raise ValueError(f"allowed_domains must hold domains such as 'example.com', not {name!r}")

@@ -1,4 +1,4 @@
-"""Reasons for which requests wait, read off the queues they wait in (I11); computed only when asked for."""
+"""The reasons why requests wait. They are computed from the queues, and only when a caller asks."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ __all__ = [
 ]
 
 ReasonCount: TypeAlias = "tuple[int, Reason]"
-"""How many attempts wait, and for what."""
+"""The number of attempts that wait for a reason."""
 
 StoredCount: TypeAlias = "Callable[[LaneKey], int]"
-"""How many attempts of a lane of pages wait behind those that the scheduler has."""
+"""Returns the number of pages of a lane that wait in the frontier, behind those in the scheduler."""
 
 NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
-"""Nothing can go until a request that is in flight has ended."""
+"""Nothing can be sent until a request in flight ends."""
 
 NO_PAGES = Reason("", "callbacks", inf, "CONCURRENT_CALLBACKS")
-"""No page can go until a callback has ended."""
+"""No page can be sent until a callback ends."""
 
 NO_PREPARATION = Reason("", "middleware", inf, "CONCURRENT_REQUESTS")
-"""No page can be prepared until the middleware of another has run, or it has ended."""
+"""No page can be prepared until the middleware of another page has run."""
 
 _OF_ALL = (NO_PLACE, NO_PAGES, NO_PREPARATION)
-"""What holds up every request alike, and is no limit of a scope's."""
+"""The reasons that concern all requests, and no scope."""
 
 
 def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
-    """Explain why a pending attempt, its request, a lane of pages, or a scope (by its id) waits; None: it does not.
+    """Return why a pending attempt, its request, a lane of pages or the scope with an id waits; None if it does not.
 
-    An attempt behind others of its lane waits for what the first of them waits for. A request is searched for among all
-    that wait. A scope that is open waits for what its requests wait for; one that is not in use for nothing.
+    An attempt behind others of its lane has the reason of the best one. A request is searched for among all pending
+    attempts. An open scope has the reason of its requests; None if it has no pending requests.
     """
     if isinstance(subject, str):
         return _why_scope(scheduler, subject, now)
@@ -70,7 +70,7 @@ def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
 
 
 def why_host(scheduler: Scheduler, host: str, now: float) -> Reason | None:
-    """Explain why the requests to ``host`` wait whose scopes have other names; None: no scope of theirs holds them."""
+    """Return why requests to ``host`` wait whose scopes have other names; None if no scope of theirs is closed."""
     reasons = _Reasons(scheduler, now)
     for lane in scheduler.lanes.values():
         if any(_is_for(item[3], host) for item in lane.queue):
@@ -85,15 +85,15 @@ def _is_for(attempt: Attempt, host: str) -> bool:
 
 
 def why_next(scheduler: Scheduler, attempt: Attempt, now: float) -> Reason | None:
-    """Explain why the next attempt in the lane of ``attempt`` waits; None: there is none, or nothing holds it up."""
+    """Return why the next attempt in the lane of ``attempt`` waits; None if there is none, or it may be sent."""
     lane = None
-    if attempt.lane is not None:  # the next one is prepared, or waits for that
+    if attempt.lane is not None:  # the next one is prepared or waits to be prepared
         lane = scheduler.lanes.get(attempt.lane.id) or scheduler.lanes.get(attempt.lane_id)
     return None if lane is None else _Reasons(scheduler, now).why(lane)
 
 
 def pending_pages(scheduler: Scheduler) -> list[Attempt]:
-    """Every page that waits, in no promised order: at the end of a crawl they are given back."""
+    """Return every pending page, in no particular order. They are released at the end of a crawl."""
     lined = [ticket[-1] for lane in scheduler.lanes.values() for ticket in lane.queue]
     pending = [
         attempt for attempt in [*lined, *scheduler.later.pending()] if attempt.is_pending and not attempt.is_direct
@@ -102,27 +102,28 @@ def pending_pages(scheduler: Scheduler) -> list[Attempt]:
 
 
 def prepared_attempts(scheduler: Scheduler) -> list[Attempt]:
-    """Every attempt that is prepared, and waits for its places."""
+    """Return every prepared attempt that waits for its places."""
     lined = [ticket[-1] for lane in scheduler.lanes.values() if lane.was_prepared for ticket in lane.queue]
     return [attempt for attempt in lined if attempt.is_pending]
 
 
 STEP_LANES = 200
-"""Number of lanes in one step of :func:`waiting_in_steps`: one or two milliseconds."""
+"""Number of lanes in one step of :func:`waiting_in_steps`. A step takes one or two milliseconds."""
 
 
 def waiting_in_steps(
     scheduler: Scheduler, clock: Callable[[], float], stored: StoredCount | None = None
 ) -> Generator[None, None, list[ReasonCount]]:
-    """Group the pending attempts by the reason for which they wait. Yields after each step.
+    """Group the pending attempts by the reason why they wait. Yields after each step.
 
-    Each attempt is in the group of its own lane: of two lanes in the queue of one scope, the other may have a second
-    scope that opens later. An attempt that moves between two steps may be counted twice, or not at all.
+    The reason is computed for each lane, because two lanes in the queue of one scope may have different reasons: one
+    may have a second scope that opens later. An attempt that moves between two steps may be counted twice or not at
+    all.
 
     Args:
-        scheduler: The scheduler that has the attempts.
+        scheduler: The scheduler.
         clock: Returns the event loop time in seconds. Called once per step.
-        stored: How many more attempts of a lane of pages wait where the scheduler does not see them; None: none do.
+        stored: Returns the number of further pages of a lane in the frontier; None: there are none.
 
     Returns:
         The groups in no particular order, as the generator's value.
@@ -134,7 +135,7 @@ def waiting_in_steps(
             yield
             reasons.now = clock()
         if scheduler.lanes.get(lane.id) is not lane:
-            continue  # its attempts left it during a step of others
+            continue  # it became empty since the last step
         reason = reasons.why(lane)
         if reason is not None:
             size = len(lane.queue)
@@ -150,14 +151,14 @@ def waiting_in_steps(
 
 
 class _Reasons:
-    """The reasons for which lanes wait at one instant. A scope is asked once for each amount.
+    """The reasons why lanes wait at one time. Each scope is asked once per amount.
 
     Args:
-        scheduler: Whose lanes.
-        now: The instant.
+        scheduler: The scheduler with the lanes.
+        now: The event loop time.
 
     Attributes:
-        now: The instant, in seconds of the event loop time. Between two steps it may move on.
+        now: The event loop time. It may be moved between two steps.
     """
 
     __slots__ = ("_known", "_of_prepared", "_scheduler", "now")
@@ -169,14 +170,14 @@ class _Reasons:
         self._of_prepared: dict[Scope, Reason] | None = None
 
     def why(self, lane: Lane) -> Reason | None:
-        """Explain why the best attempt of a lane waits: the last of its scopes to open; None: it may go."""
+        """Return why the best attempt of a lane waits, by the scope that opens last; None if it may be sent."""
         scheduler, where = self._scheduler, lane.where
         if isinstance(where, OriginGate):
             return where.why(self.now)
         if isinstance(where, TokenQueue):
             return where.reason()
         if where is READY and (full_by := scheduler.full_by(lane)) is not None:
-            return full_by  # what its scopes say is looked at when a place is free
+            return full_by  # its scopes are checked only when a place is free
         last: Scope | None = None
         opens_at = self.now
         for scope in lane.scopes:
@@ -192,7 +193,7 @@ class _Reasons:
         return self._of_all(lane)
 
     def _of_all(self, lane: Lane) -> Reason | None:
-        """Explain why a lane waits whose scopes are open."""
+        """Return why a lane waits although its scopes are open."""
         where = lane.where
         if (full_by := self._scheduler.full_by(lane)) is not None:
             return full_by
@@ -201,13 +202,13 @@ class _Reasons:
         return NO_PAGES if lane.kind == PAGE and self._scheduler.left_by is NO_PAGES else None
 
     def _of_preparation(self, scope: Scope) -> Reason:
-        """Explain why no other page of ``scope`` is prepared: one that is waits, or the middleware of others runs."""
+        """Return why no other page of ``scope`` is prepared: a prepared one waits, or the middleware of others runs."""
         if self._of_prepared is None:
             self._of_prepared = {}
             for lane in self._scheduler.lanes.values():
                 reason = self.why(lane) if lane.was_prepared else None
                 for each in lane.scopes if reason is not None else ():
-                    # Not what it waits for in another scope, which those behind it here may not need.
+                    # A reason of another scope does not count, because the pages behind it may not need that scope.
                     if reason is not None and reason.scope in ("", each.id):
                         self._of_prepared.setdefault(each, reason)
         return self._of_prepared.get(scope) or Reason(scope.id, "middleware")
@@ -225,7 +226,7 @@ def _claimed(scope: Scope) -> Reason:
 
 
 def _reason(scheduler: Scheduler, scope: Scope, now: float, amount: float) -> Reason:
-    """Explain why a scope is closed, and name the other crawls that it is shared with."""
+    """Return why a scope is closed, with the names of the other crawls that share it."""
     reason = scope.reason(now, amount)
     others = [holder.name for holder in scope.holders if holder is not scheduler.holder]
     return attrs.evolve(reason, shared_with=tuple(others)) if others and reason.limit else reason

@@ -1,25 +1,25 @@
-"""The scheduler: chooses the request that goes next, all its scopes at once, or the instant before which none may.
+"""The scheduler: chooses the next request, for all its scopes at once, or the time before which none may be sent.
 
-Pure: no clock, no Trio. The caller has the time, asks :meth:`Scheduler.grant`, starts what comes out with no await in
-between (R18), and sleeps until :meth:`Scheduler.next_event` when nothing does. It reports every change
+Pure: no clock, no Trio. The caller passes the time to :meth:`Scheduler.grant`, and starts the returned attempt before
+its next await. If nothing is returned, it sleeps until :meth:`Scheduler.next_event`. It reports every change
 (:meth:`~Scheduler.push`, :meth:`~Scheduler.withdraw`, :meth:`~Scheduler.sent`, :meth:`~Scheduler.give_back`,
 :meth:`~Scheduler.changed`, :meth:`~Scheduler.opened`, :meth:`~Scheduler.close_gate`, :meth:`~Scheduler.open_gate`) and
-asks again.
+calls :meth:`Scheduler.grant` again.
 
-The order: direct fetches before pages, then by priority, then lanes in turn, and inside a lane the oldest first (F12).
-:mod:`trawl.scheduler.queues` tells how lanes wait and are woken, :mod:`trawl.scheduler.scope_queue` how requests of
-several scopes are kept from starving.
+The order: direct fetches before pages, then by priority. Lanes of equal priority take turns, and within a lane the
+oldest request is first. :mod:`trawl.scheduler.queues` explains how lanes wait and are woken, and
+:mod:`trawl.scheduler.scope_queue` how requests with several scopes are kept from starving.
 
-Where a user's own code runs before the send, a request is in two lanes, one after the other. In the first it waits to
-be *prepared*, which takes nothing: its middleware runs. Then it waits for its places (:meth:`~Scheduler.prepared`) in
-the second, as any other does in its only one. So what a middleware awaits holds nothing, and keeps nothing from going:
-it only puts off the preparation of other pages.
+If user code runs before sends, a request is first in one lane and then in another. In the first it waits to be
+*prepared*: its middleware runs, and it takes nothing. In the second it waits for its places
+(:meth:`~Scheduler.prepared`), as other requests do in their only lane. So a request holds nothing while its middleware
+awaits, and delays only the preparation of other pages.
 
-A middleware that responds itself may have asked the server as soon as its request came to it. So while that may be, a
-scope is *careful* (:attr:`Scope.is_careful`): its requests are prepared at the pace at which they could be sent, and
-such a response counts as sent when the preparation started (:meth:`~Scheduler.responded`).
+A middleware that responds by itself may have sent a request as soon as it was called. While this is possible, a scope
+is *careful* (:attr:`Scope.is_careful`): its requests are prepared only as fast as they could be sent, and such a
+response counts as sent when the preparation started (:meth:`~Scheduler.responded`).
 
-Length: one object decides over all lanes and places; what could stand apart (queues, starvation, explanations) does.
+Length: one object decides for all lanes and places. Queues, starvation and explanations are in their own modules.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Where it was made to send, as a function around ``fetch``, and never responded, 
 def reconsider(scheduler: Scheduler, scope: Scope, now: float) -> None:
     """Have the best attempt of every lane that waits for ``scope`` vetted at the next choice, before asking the scope.
 
-    Without it they would be refused when the scope opens, which a backoff may put off for minutes.
+    Otherwise they would be refused only when the scope opens, which may take minutes in a backoff.
     """
     for queues in (scheduler.queues, scheduler.preparations):
         queue = queues.scope_queues.get(scope.id)
@@ -75,35 +75,39 @@ def reconsider(scheduler: Scheduler, scope: Scope, now: float) -> None:
 
 
 class Scheduler:
-    """Lanes, scopes and places of one crawl.
+    """The lanes, scopes and places of one crawl.
 
     Args:
-        scope_of: The scope of an id, made on demand at an instant.
-        places: Requests in flight at most, over all; ``inf`` for no limit. May be set while the crawl runs.
-        depth_first: Inside a lane the newest goes first, instead of the oldest.
-        vet: Says why an attempt may not go at all now, or None; asked when it is first looked at, and when it is to go.
+        scope_of: Returns the scope of an id. Creates it at an event loop time if needed.
+        places: Maximum number of requests in flight; ``inf`` for no limit. May be changed during the crawl.
+        depth_first: Whether the newest request of a lane is first, instead of the oldest.
+        vet: Returns why an attempt may not be sent at all, or None. Called when it is first checked and before its
+            grant.
 
     Attributes:
         places: Requests in flight at most.
-        pending: Attempts that wait.
-        pending_direct: Those of them that are direct.
-        in_flight: Those that were granted their places, and have not given them back.
-        has_user_code: A user's own code runs before each send: requests are prepared before they wait for their places.
-            May be set.
-        awaits: User code was seen to await something before a send.
+        pending: Number of pending attempts.
+        pending_direct: Number of pending direct attempts.
+        in_flight: Number of attempts that have places.
+        has_user_code: True if user code runs before each send, so that requests are prepared before they wait for their
+            places. May be set.
+        awaits: True if user code has awaited something before a send.
         caution: Requests of a scope that user code lets through before it is taken to respond to none. May be set.
-        ahead: Pages that are being prepared, or are prepared and have no places yet.
-        preparing: Those of them whose middleware runs.
-        pages_left: No page is prepared while so many are ahead or in flight; ``inf``: any number may be. May be set.
-        grants: The number ever granted.
-        looks: Lanes ever looked at.
-        queues: The ready and the waiting lanes, for explanations and tests, to be read only; so are the next four.
-        preparations: The same of the lanes whose attempts wait to be prepared.
-        lanes: The lanes that have something pending.
-        later: What waits for a time of its own.
-        closed: The closed gates, by origin.
-        holder: The crawl, as others know it that have scopes in common with it; None: none has.
-        left_by: Why the last choice left a ready lane: no place, or callbacks that run; None: it left none.
+        ahead: Number of pages that are being prepared, or are prepared and have no places yet.
+        preparing: Number of pages whose middleware runs.
+        pages_left: Maximum number of pages that are ahead or in flight when another page is prepared; ``inf``: no
+            limit. May be set.
+        grants: Number of grants so far.
+        looks: Number of lanes checked so far.
+        queues: The ready and the waiting lanes. This attribute and the next four are for explanations and tests, and
+            are only read there.
+        preparations: The same for lanes whose attempts wait to be prepared.
+        lanes: The lanes with pending attempts.
+        later: Attempts with a later time of their own.
+        closed: The closed gates by origin.
+        holder: This crawl, for other crawls that have scopes in common with it; None if there are none.
+        left_by: The reason why the last choice granted nothing of a ready lane: no free place, or running callbacks;
+            None if it left no ready lane.
     """
 
     __slots__ = (
@@ -161,7 +165,7 @@ class Scheduler:
         self._next_order = count(1).__next__
         self._next_turn = count(1).__next__
         self._now = -inf
-        self._overdue: list[tuple[float, int, Attempt]] = []  # when each takes much longer than others did
+        self._overdue: list[tuple[float, int, Attempt]] = []  # when each has taken much longer than others
         self.queues: LaneQueues = LaneQueues()
         self.preparations: LaneQueues = LaneQueues(prepares=True)
         self.lanes: dict[LaneId, Lane] = {}
@@ -173,10 +177,10 @@ class Scheduler:
     # -- requests come and go
 
     def push(self, attempt: Attempt, now: float, not_before: float = 0.0) -> None:
-        """Take ``attempt`` in; it does not go before the instant ``not_before``, and holds up no other until then.
+        """Add ``attempt``. It is not granted before ``not_before``, and delays no other attempt until then.
 
         Raises:
-            ValueError: The attempt is pending or under way already.
+            ValueError: If the attempt is already pending or under way.
         """
         if attempt.is_pending or attempt.is_under_way:
             raise ValueError(f"{attempt!r} is here already")
@@ -191,10 +195,10 @@ class Scheduler:
             self._line_up(attempt, order, now)
 
     def grant(self, now: float, *, pages: bool = True) -> Attempt | Refused | None:
-        """The best attempt that may go at ``now``, with a place and its scopes taken; None when there is none.
+        """Return the best attempt that may be sent at ``now``, with its place and scopes taken; None: none.
 
-        Or the best that may be prepared: it has no task yet, and no places. With ``pages`` false only direct ones go.
-        A :class:`Refused` comes out instead of an attempt that may not go.
+        The returned attempt may also be the best one to prepare. Then it has no task and no places. If ``pages`` is
+        false, only direct attempts are returned. Returns :class:`Refused` for an attempt that may not be sent.
         """
         is_full, preparations = self.in_flight >= self.places, self.preparations
         if is_full and not self.has_user_code:
@@ -216,12 +220,12 @@ class Scheduler:
             while ready:
                 ticket = ready[0]
                 lane = ticket[5]
-                # Stale: the lane has gone elsewhere since.
+                # The lane has moved since this entry was made.
                 if ticket[4] != lane.version:
                     heappop(ready)
                     continue
-                # Direct fetches rank before pages, so behind this one there is none. They need a place, but not to
-                # be prepared.
+                # Direct fetches rank before pages, so none is behind this one. They need a place to be sent, but none
+                # to be prepared.
                 if no_pages is not None and (ticket[0] or (is_full and queues is not preparations)):
                     left_by = left_by or no_pages
                     break
@@ -235,18 +239,18 @@ class Scheduler:
             queues, no_pages = preparations, self.preparing_full_by() or (None if pages else NO_PAGES)
 
     def sent(self, attempt: Attempt, now: float, due_at: float = -inf) -> None:
-        """Note that ``attempt`` went to the wire at ``now``, and might have gone at ``due_at``. Safe to call twice."""
+        """Record that ``attempt`` was sent at ``now``, and could have been sent at ``due_at``. Safe to call twice."""
         if not attempt.is_under_way or attempt.sent_at is not None:
             return
         attempt.sent_at = self._now = now
         lane = attempt.lane
         assert lane is not None
-        # Until now nobody knew when its scopes open again: spacing counts from the send.
+        # Only now it is known when its scopes open again, because spacing counts from the send.
         lane.sent(attempt, now, due_at)
         self._wake(lane, now)
 
     def give_back(self, attempt: Attempt, now: float) -> None:
-        """Give the places of ``attempt`` back: its body is read, or it failed. Safe to call twice."""
+        """Release the places of ``attempt``, whose body is read or which failed. Safe to call twice."""
         if not attempt.is_under_way:
             return
         attempt.is_under_way = False
@@ -268,7 +272,7 @@ class Scheduler:
         self._wake(lane, now)
 
     def prepared(self, attempt: Attempt, now: float, *, pages: bool = True) -> bool:
-        """Have ``attempt``, whose middleware has run, wait for its places; True: it is decided, as the only one."""
+        """Have ``attempt``, whose middleware has run, wait for its places. Returns True if it was checked at once."""
         lane = attempt.lane
         assert lane is not None
         self._note_prepared(attempt, lane, now)
@@ -294,7 +298,7 @@ class Scheduler:
         """Count a response of user code to ``attempt`` as sent when its preparation started, or when its token came."""
         lane = attempt.lane
         assert lane is not None
-        if attempt.is_pending or not attempt.is_under_way:  # the crawl ends
+        if attempt.is_pending or not attempt.is_under_way:  # the crawl is ending
             return
         if not attempt.has_places:
             self.preparing -= attempt.is_page
@@ -307,7 +311,7 @@ class Scheduler:
         self._wake(lane, now)
 
     def fetches(self, attempt: Attempt, now: float) -> None:
-        """Note that the middleware of ``attempt`` fetches something: that is not to wait until it has run."""
+        """Record that the middleware of ``attempt`` makes a fetch, which must not wait until the middleware has run."""
         lane = attempt.lane
         if lane is not None and attempt.is_ahead and attempt.is_preparing and lane.is_careful:
             lane.count_no_more(attempt)
@@ -327,7 +331,7 @@ class Scheduler:
             lane.count_ahead(attempt)
 
     def _let_direct_go(self, scope: Scope, now: float) -> None:
-        """Have direct fetches prepared at once that had to wait for ``scope``, which is careful no more."""
+        """Prepare the direct fetches that waited for ``scope``, which is no longer careful."""
         queue = self.preparations.scope_queues.get(scope.id)
         for lane in queue.lanes() if queue is not None else ():
             if lane.kind < PAGE:
@@ -341,7 +345,7 @@ class Scheduler:
             attempt.lane.count_no_more(attempt)
 
     def _count_overdue(self, now: float) -> None:
-        """Count no longer as ahead what takes much longer in its middleware than others did: it may hang."""
+        """Stop counting as ahead attempts that take much longer in their middleware than others: they may hang."""
         while self._next_overdue() <= now:
             attempt = heappop(self._overdue)[2]
             assert attempt.lane is not None
@@ -363,7 +367,7 @@ class Scheduler:
     # -- what is pending, taken out again
 
     def withdraw(self, attempt: Attempt, now: float | None = None) -> bool:
-        """Take a pending attempt out again (its waiter was cancelled); returns True if it was pending."""
+        """Remove an attempt whose waiter was cancelled. Returns True if it was pending."""
         if not attempt.is_pending:
             return False
         now = self._now if now is None else now
@@ -371,14 +375,14 @@ class Scheduler:
         lane = attempt.lane
         if lane is not None and lane.elsewhere:
             lane.wait_elsewhere(-1)
-        # One further behind stays in the heap: it is dropped when it comes to the front.
+        # Another attempt than the best stays in the heap, and is dropped when it reaches the front.
         if lane is not None and lane.queue[0][3] is attempt:
             lane.drop_head()
             self._settle(lane, now)
         return True
 
     def withdraw_worst(self, lane: LaneKey, max_number: int) -> list[Attempt]:
-        """Take up to ``max_number`` of the worst pages of a lane out again, its best excepted."""
+        """Remove up to ``max_number`` of the worst pages of a lane, but not its best."""
         found = self.lanes.get(lane)
         if found is None:
             return []
@@ -388,7 +392,7 @@ class Scheduler:
         return attempts
 
     def leave(self, now: float) -> None:
-        """Have the scopes count no lane of this crawl any more: it has ended, and others may hold them."""
+        """Have the scopes stop counting lanes of this crawl, which has ended; other crawls may use the scopes."""
         for lane in self.lanes.values():
             lane.need_no_more(now)
         self.lanes.clear()
@@ -396,7 +400,7 @@ class Scheduler:
     # -- what else changes
 
     def opened(self, scope: Scope, now: float) -> bool:
-        """Note that another crawl, which holds ``scope`` too, gave a place back or sent. True: a lane waits for it."""
+        """Record a send or a released place of another crawl in ``scope``. Returns True if a lane waits for it."""
         is_awaited = False
         for queues in (self.queues, self.preparations):
             queue = queues.scope_queues.get(scope.id)
@@ -407,7 +411,7 @@ class Scheduler:
         return is_awaited
 
     def changed(self, scope: Scope, now: float) -> None:
-        """Note that limits of ``scope`` moved: its waiting lanes are looked at again at once (I12, P13)."""
+        """Record that limits of ``scope`` changed, and check its waiting lanes again at once."""
         self._now = now
         if scope.quota is not None and scope.quota.is_late:
             scope.quota.is_late = False
@@ -417,18 +421,18 @@ class Scheduler:
         for queues in (self.queues, self.preparations):
             queue = queues.scope_queues.get(scope.id)
             if queue is not None:
-                # It was woken under the old limits, and those aside were set aside under them (-1: look through all).
+                # The old limits decided which lane was woken and which were set aside. -1: check all again.
                 queue.woken = None
                 queue.refills = -1
                 queues.wake(queue, now)
             queues.check_kept(scope, now)
 
     def gate_of(self, origin: str) -> OriginGate | None:
-        """The closed gate of ``origin``; None when it is open."""
+        """Return the closed gate of ``origin``; None if it is open."""
         return self.closed.get(origin)
 
     def close_gate(self, origin: str, reason: Reason | None = None) -> None:
-        """Let nothing of ``origin`` go but direct attempts that pass it; ``reason`` is what those who wait are told."""
+        """Grant nothing of ``origin`` except requests that pass its gate. Waiting requests get ``reason``."""
         gate = self.closed.setdefault(origin, OriginGate(origin))
         if reason is not None:
             gate.reason = reason
@@ -438,23 +442,23 @@ class Scheduler:
                 queues.end_claim(claimant, self._now)
 
     def open_gate(self, origin: str, now: float) -> None:
-        """Let what waits for ``origin`` go on, in the order of coming. Safe to call when it is open."""
+        """Let the lanes that wait for ``origin`` continue in the order of their arrival. Safe if it is open."""
         self._now = now
         gate = self.closed.pop(origin, None)
         for lane in gate.waiting() if gate is not None else ():
             self._queues_of(lane).enter(lane, now)
 
     def waiting_at(self, origin: str) -> list[Attempt]:
-        """Return the attempts that wait for the gate of ``origin``, the highest priority first."""
+        """Return the attempts that wait for the gate of ``origin``, by falling priority."""
         gate = self.closed.get(origin)
         return [] if gate is None else gate.attempts()
 
     # -- what can be asked
 
     def next_event(self, now: float) -> float:
-        """The instant at which :meth:`grant` may have something new; ``inf`` when only a change can help.
+        """Return the time at which :meth:`grant` may return something new; ``inf`` if only a change can help.
 
-        While no place is free it is ``inf``: a deadline that has passed would make the caller spin.
+        Without a free place it is ``inf``, because the caller would spin on a time in the past.
         """
         is_full = self.in_flight >= self.places
         if not self.has_user_code:
@@ -463,10 +467,10 @@ class Scheduler:
         return min(places_at, self.preparations.next_timer(), self._next_overdue(), self.later.next_at())
 
     def preparing_full_by(self) -> Reason | None:
-        """Return why no page may be prepared, whatever its scopes say; None: one may.
+        """Return why no page may be prepared, whatever its scopes are; None if one may.
 
-        The middleware of as many may run as there are places. While all places are taken none is prepared that would
-        have to wait behind another, or whose middleware awaits nothing, as far as is known.
+        As many middlewares may run as there are places. While all places are taken, no page is prepared that would wait
+        behind another prepared page, or whose middleware seems to await nothing.
         """
         is_taken = self.in_flight >= self.places
         if self.preparing >= self.places or self.in_flight + self.ahead >= self.pages_left:
@@ -474,41 +478,41 @@ class Scheduler:
         return NO_PLACE if is_taken and (not self.awaits or self.ahead > self.preparing) else None
 
     def full_by(self, lane: Lane) -> Reason | None:
-        """Return why nothing in ``lane`` may go, or be prepared, whatever its scopes say; None: it may."""
+        """Return why nothing in ``lane`` may be sent or prepared, whatever its scopes are; None if it may."""
         if lane.prepares:
             return self.preparing_full_by() if lane.kind == PAGE else None
         return NO_PLACE if self.in_flight >= self.places else None
 
     def has_ready(self) -> bool:
-        """Return False if it is certain that no lane waits to be looked at now."""
+        """Return False if certainly no lane needs to be checked now."""
         return bool(self.queues.ready or self.preparations.ready)
 
     def buffered(self, lane: LaneKey) -> int:
-        """Count the pages that wait in a lane; those that were pushed with a later time are not among them yet."""
+        """Return the number of pages that wait in a lane, without pages that were pushed with a later time."""
         found = self.lanes.get(lane)
         return 0 if found is None else len(found.queue)
 
     def head(self, lane: LaneKey) -> SortKey | None:
-        """The key of the best page that waits in a lane; None when none does."""
+        """Return the sort key of the best page that waits in a lane; None if none waits."""
         found = self.lanes.get(lane)
         return None if found is None else found.queue[0][:3]
 
     def why(self, subject: object, now: float) -> Reason | None:
-        """Explain why an attempt, its request, a lane of pages, or a scope (by its id) waits; None: it does not."""
+        """Return why an attempt, its request, a lane of pages or the scope with an id waits; None if it does not."""
         return why(self, subject, now)
 
     def why_host(self, host: str, now: float) -> Reason | None:
-        """Explain why a pending request to ``host`` waits, whatever its scopes are; None: nothing holds one up."""
+        """Return why a pending request to ``host`` waits, whatever its scopes are; None if none waits."""
         return why_host(self, host, now)
 
     def why_next(self, attempt: Attempt, now: float) -> Reason | None:
-        """Explain why the next attempt in the lane of ``attempt`` waits; None: there is none, or it may go."""
+        """Return why the next attempt in the lane of ``attempt`` waits; None if there is none, or it may be sent."""
         return why_next(self, attempt, now)
 
     def waiting_in_steps(
         self, clock: Callable[[], float], stored: StoredCount | None = None
     ) -> Generator[None, None, list[ReasonCount]]:
-        """Group the pending attempts by the reason for which they wait, and yield after each step."""
+        """Group the pending attempts by the reason why they wait. Yields after each step."""
         return waiting_in_steps(self, clock, stored)
 
     # -- inside
@@ -532,11 +536,11 @@ class Scheduler:
             lane.take_turn(self._next_turn())
             if not (self.closed and self._waits_at_gate(lane, now)):
                 (self.preparations if lane.prepares else self.queues).enter(lane, now)
-        # At a gate its rank does not matter: all lanes go on when that opens.
+        # At a gate its rank does not matter, because all lanes continue when the gate opens.
         elif lane.add(attempt, order) and not isinstance(lane.where, OriginGate):
             queues = self.preparations if lane.prepares else self.queues
-            queues.enter(lane, now)  # a better head: to be looked at again
-            # It went to the queue of its quota; if another scope had woken it, the next lane is woken there (W).
+            queues.enter(lane, now)  # it has a new best attempt
+            # It entered the queue of its quota. If another scope had woken it, wake the next lane there (W).
             if lane.where is not READY:
                 queues.wake_next(lane, now)
 
@@ -544,7 +548,7 @@ class Scheduler:
         return self.preparations if lane.prepares else self.queues
 
     def _waits_at_gate(self, lane: Lane, now: float) -> bool:
-        """Return True if the gate of a lane's origin is closed; the lane then waits there."""
+        """Return True if the gate of a lane's origin is closed. Then the lane waits there."""
         if lane.kind == PASSING:
             return False
         gate = self.closed.get(lane.origin)
@@ -568,7 +572,7 @@ class Scheduler:
         is_vetted = attempt.is_vetted
         if not is_vetted and (reason := self._objection(attempt, now)) is not None:
             return self._refuse(lane, attempt, reason, now)
-        # A callback, or a middleware, waits for a direct fetch: at once, unless its preparation may count as a send.
+        # A callback or middleware waits for a direct fetch, so prepare it at once unless this may count as a send.
         is_free = lane.prepares and lane.kind < PAGE and not lane.is_careful
         queue, until = (None, now) if is_free else self._obstacle(lane, attempt, now)
         if queue is not None:
@@ -576,7 +580,7 @@ class Scheduler:
                 return self._refuse(lane, attempt, "deferred", now)
             queues.block(lane, queue, until, now)
             queues.wake_next(lane, now)
-            if lane.elsewhere:  # its other scopes do not count it as ahead any more
+            if lane.elsewhere:  # its other scopes no longer count it as ahead
                 for scope in lane.scopes:
                     self._wake_preparations(scope, now)
             return None
@@ -602,10 +606,10 @@ class Scheduler:
         return Refused(attempt, reason)
 
     def _obstacle(self, lane: Lane, attempt: Attempt, now: float) -> tuple[ScopeQueue | None, float]:
-        """Return the queue that ``lane`` has to wait in, and the instant its scope opens; no queue: it may go.
+        """Return the queue in which ``lane`` must wait and the time at which its scope opens; no queue if it may go.
 
-        It is the scope that opens last, "full" counting as never. A lane that contention has kept off too often, with
-        all that is in its way being contention, asks for the claim.
+        This is the queue of the scope that opens last. A full scope opens last of all. A lane that others passed too
+        often, and that waits for nothing but contention, asks for the claim.
         """
         at: ScopeQueue | None = None
         worst = now
@@ -633,14 +637,14 @@ class Scheduler:
     def _take(self, lane: Lane, attempt: Attempt, now: float) -> Attempt:  # noqa: PLR0912 - each call costs at each attempt
         queues = self.preparations if lane.prepares else self.queues
         scope_queues = queues.scope_queues
-        # Before the head goes: the rank that this attempt had is compared with the claimant's.
+        # Before the attempt leaves, because its rank is compared with the claimant's.
         rank = lane.rank() if queues.claims.claimant is not None else None
         self._leave(attempt)
         lane.drop_head()
         lane.version += 1
         lane.where = None
         self.grants += 1
-        # It was ready before this instant, and no place or no callback was free then.
+        # It was ready earlier, but no place was free or too many callbacks ran.
         attempt.left_by = (self.left_by if lane.ready_at < now else None) or (
             attempt.left_by if lane.was_prepared else None
         )
@@ -657,7 +661,7 @@ class Scheduler:
             lane.grant(attempt, now)
         attempt.is_under_way = True
         if attempt.is_exempt:
-            # It takes none of its scopes, but its answer may be a trigger for them (B19).
+            # It takes none of its scopes, but its response may be a trigger for them.
             attempt.steps = tuple([self._scope_of(id, now).step for id, _ in attempt.scopes])
         if lane.is_kept_for:
             queues.let_go(lane)
@@ -667,13 +671,13 @@ class Scheduler:
             queues.yield_claim(lane, rank, now)
         for scope in lane.scopes:
             if scope_queues and (queue := scope_queues.get(scope.id)) is not None and queue.woken is lane:
-                queue.woken = None  # it will have a new turn, others may be before it then
+                queue.woken = None  # it gets a new turn, so others may rank before it
         if lane.queue:
             lane.take_turn(self._next_turn())
             queues.enter(lane, now)
         else:
             self._retire(lane, now)
-        # Last: the lane itself stands where it belongs by now, and is among those that may be woken.
+        # Last, because the lane itself is now in the right place and may be woken.
         for scope in lane.scopes:
             if scope_queues and (queue := scope_queues.get(scope.id)) is not None:
                 queues.wake(queue, now)
@@ -686,7 +690,7 @@ class Scheduler:
     def _wake_preparations(self, scope: Scope, now: float) -> None:
         preparations = self.preparations
         if (queue := preparations.scope_queues.get(scope.id)) is not None:
-            queue.refills = -1  # fewer are ahead: what was too much beside them may do
+            queue.refills = -1  # fewer are ahead, so a larger amount may fit
             preparations.wake(queue, now)
         if preparations.keeping:
             preparations.check_kept(scope, now)
@@ -709,7 +713,7 @@ class Scheduler:
         self.pending_direct -= attempt.is_direct
 
     def _settle(self, lane: Lane, now: float) -> None:
-        """Put a lane that has lost its head where it belongs, and wake others instead: its rank has changed."""
+        """Move a lane that lost its best attempt, which changes its rank, and wake others."""
         queues = self._queues_of(lane)
         was_kept_for = lane.is_kept_for
         if was_kept_for:
@@ -723,12 +727,12 @@ class Scheduler:
             self._wake(lane, now)
 
     def _retire(self, lane: Lane, now: float) -> None:
-        """Forget an empty lane, and the queues that are no longer needed."""
+        """Remove an empty lane, and queues that are no longer needed."""
         queues = self.preparations if lane.prepares else self.queues
         lane.need_no_more(now)
         del self.lanes[lane.id]
         queues.end_claim(lane, now)
         for scope in lane.scopes:
-            # A scope in common counts other crawls' lanes too, which are in their own queues.
+            # A common scope also counts lanes of other crawls, which are in the queues of those crawls.
             if not scope.lanes or ((scope.holders or self.has_user_code) and not queues.is_needed(scope)):
                 queues.close_queue(scope)

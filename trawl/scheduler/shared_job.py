@@ -1,22 +1,22 @@
-"""The scheduler of a job that several processes work on: it asks for shared scopes before a request goes.
+"""The scheduler of a job with several processes. It requests a token for shared scopes before a request is granted.
 
-Theory of operation. A lane whose scopes are all this process's own is looked at as ever. One that needs shared scopes
-waits for its own scopes first, then for a *token*, then for what this process knows of the shared ones (its own sends,
-a hold)::
+Theory of operation. A lane without shared scopes is handled as usual. A lane with shared scopes first waits for its
+other scopes, then for a *token*, and then for what this process knows of the shared scopes (its own sends, a hold)::
 
-    looked at ──► own scopes closed? ──► wait there
-                        │ open
-                        ├── no token ──► ask, once ──► wait in the line of the job's store
-                        │ token                              │ it came, and its time
-                        ▼                                    ▼
-                  shared scopes, as known here ─────► granted ──► sent, told to the store ──► given back, told
+    check ──► other scopes closed? ──► wait there
+                      │ open
+                      ├── no token ──► request one ──► wait in the queue of the job's store
+                      │ token                                │ token received, and its time is reached
+                      ▼                                      ▼
+                shared scopes open, as known here ───────► granted ──► sent ──► places released
+                                                                       (both are reported to the store)
 
-A token that is not used within ``SLACK`` seconds, because an own scope has closed meanwhile or no place is free, is
-given back; the lane asks again when it is looked at next.
+A token that is not used within ``SLACK`` seconds, because one of the other scopes closed or no place is free, is
+returned. The lane requests another when it is next checked.
 
-Nothing needs a token to be prepared: what is prepared asks for one, in the same way.
+A request needs no token to be prepared. A prepared request needs one, in the same way.
 
-Imported by the package's ``__init__`` alone: the engine makes it in place of the plain one, for a job in a server.
+Only the package's ``__init__`` imports it, for the engine, which uses it for a job in a server.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from trawl.throttling.shared import SharedScope, SharedScopeClient, Token
 __all__ = ["SLACK", "SharedJobScheduler"]
 
 SLACK = 0.25
-"""Seconds for which a token is kept that could be used, but is not."""
+"""Seconds for which an unused token is kept."""
 
 
 class SharedJobScheduler(Scheduler):
-    """A scheduler that asks a line for shared scopes.
+    """A scheduler that requests tokens for shared scopes.
 
     Args:
-        scope_of: The scope of an id, made on demand at an instant.
-        line: Grants shared scopes.
-        places: Requests in flight at most, over all; ``inf`` for no limit.
-        depth_first: Inside a lane the newest goes first, instead of the oldest.
-        vet: Says why an attempt may not go at all now, or None.
+        scope_of: Returns the scope of an id. Creates it at an event loop time if needed.
+        line: The client that requests tokens.
+        places: Maximum number of requests in flight; ``inf`` for no limit.
+        depth_first: Whether the newest request of a lane is first, instead of the oldest.
+        vet: Returns why an attempt may not be sent at all, or None.
     """
 
     __slots__ = ("_asks", "_by_number", "_line", "_next_timer", "_timers", "_tokens")
@@ -72,9 +72,9 @@ class SharedJobScheduler(Scheduler):
         self._next_timer = count().__next__
 
     def came(self, token: Token, now: float) -> None:
-        """Take a token that was asked for; :meth:`next_event` tells when it is to be looked at."""
+        """Receive a requested token. :meth:`next_event` returns when it may be used."""
         token_queue = self._by_number.get(token.number)
-        # No lane asks for it any more: another process may have it.
+        # No lane needs it any more, so return it for other processes.
         if token_queue is None:
             self._line.drop(token.number)
             return
@@ -83,14 +83,14 @@ class SharedJobScheduler(Scheduler):
         self._arm(token_queue, max(now, token.at - _lead(token_queue.lane)))
 
     def grant(self, now: float, *, pages: bool = True) -> Attempt | Refused | None:
-        """The best attempt that may go at ``now``; None when there is none."""
-        # First: a lane whose token may go now is among those that are chosen from.
+        """Return the best attempt that may be sent at ``now``; None if there is none."""
+        # First, so that lanes whose token may be used now take part in the choice.
         self._advance(now)
         return super().grant(now, pages=pages)
 
     def sent(self, attempt: Attempt, now: float, due_at: float = -inf) -> None:
-        """Note that ``attempt`` went to the wire at ``now``, and tell the line of it."""
-        # Asked before the send is noted, as that sets `sent_at`.
+        """Record that ``attempt`` was sent at ``now``, here and in the store."""
+        # Before the send is recorded, because that sets `sent_at`.
         is_first = attempt.is_under_way and attempt.sent_at is None
         super().sent(attempt, now, due_at)
         token = self._tokens.get(attempt)
@@ -99,7 +99,7 @@ class SharedJobScheduler(Scheduler):
             self._line.sent(token.number, now, intervals)
 
     def give_back(self, attempt: Attempt, now: float) -> None:
-        """Give the places of ``attempt`` back, and tell the line of it."""
+        """Release the places of ``attempt``, here and in the store."""
         token = self._tokens.pop(attempt, None)
         super().give_back(attempt, now)
         if token is None:
@@ -112,21 +112,21 @@ class SharedJobScheduler(Scheduler):
             self._line.given_back(token.number)
 
     def next_event(self, now: float) -> float:
-        """The instant at which :meth:`grant` may have something new."""
+        """Return the time at which :meth:`grant` may return something new."""
         following = super().next_event(now)
         return min(following, self._timers[0][0]) if self._timers else following
 
     def needs_token(self, attempt: Attempt) -> bool:
-        """Return True if a response to ``attempt`` by user code needs a token of the job's store to count."""
+        """Return True if a response of user code to ``attempt`` needs a token of the job's store to count."""
         return attempt.lane is not None and _first_shared(attempt.lane) is not None
 
     # -- inside
 
     def _obstacle(self, lane: Lane, attempt: Attempt, now: float) -> tuple[ScopeQueue | None, float]:
-        """Return what ``lane`` has to wait for, and until when: its own scopes, a token, or the shared scopes."""
+        """Return what ``lane`` must wait for, and until when: its other scopes, a token, or the shared scopes."""
         if lane.prepares or _first_shared(lane) is None:
             return super()._obstacle(lane, attempt, now)
-        # Its own scopes first: a token holds for a short time, which would pass while one of them is closed.
+        # Its other scopes first, because a token is valid for a short time only.
         for index, scope in enumerate(lane.scopes):
             if not isinstance(scope, SharedScope):
                 queue = self.queues.scope_queues.get(scope.id)
@@ -142,16 +142,16 @@ class SharedJobScheduler(Scheduler):
             token_queue = self._ask(lane, attempt)
         token = token_queue.token
         if token is None:
-            self.queues.end_claim(lane, now)  # its own scopes are open, and others may use them meanwhile
+            self.queues.end_claim(lane, now)  # its other scopes are open, and others may use them in the meantime
             return token_queue, inf
         at = token.at - _lead(lane)
-        if at > now:  # it comes to the wire faster than when the token came
+        if at > now:  # it now needs less time to the send than when the token came
             self._arm(token_queue, at)
             return token_queue, inf
         return super()._obstacle(lane, attempt, now)
 
     def _advance(self, now: float) -> None:
-        """Look at the tokens whose time has come."""
+        """Check the tokens that may be used now."""
         timers = self._timers
         while timers and timers[0][0] <= now:
             self._passed(heappop(timers)[2], now)
@@ -170,7 +170,7 @@ class SharedJobScheduler(Scheduler):
         return token_queue
 
     def _use(self, attempt: Attempt, token_queue: TokenQueue) -> None:
-        """Give ``attempt``, which has its places, the token that came."""
+        """Assign the received token to ``attempt``, which has its places."""
         token = token_queue.token
         assert token is not None
         del self._by_number[token_queue.number]
@@ -187,7 +187,7 @@ class SharedJobScheduler(Scheduler):
         heappush(self._timers, (at, self._next_timer(), token_queue))
 
     def _passed(self, token_queue: TokenQueue, now: float) -> None:
-        """Have the lane of a token looked at whose time has come, or give the token back after its slack."""
+        """Check the lane of a token that may be used now, or return the token after its slack."""
         token, lane = token_queue.token, token_queue.lane
         if self._by_number.get(token_queue.number) is not token_queue or token is None:
             return
@@ -197,13 +197,13 @@ class SharedJobScheduler(Scheduler):
             self._arm(token_queue, min(max(now, token.at) + SLACK, token.until))
             return
         if isinstance(where, ScopeQueue) and isinstance(where.scope, SharedScope) and now < token.until:
-            at = where.scope.earliest_at(now)  # closed by sends of this process's own, which the token follows
+            at = where.scope.earliest_at(now)  # closed by a send of this process before the token's
             self._arm(token_queue, min((at if now < at < inf else now) + SLACK, token.until))
             return
         self._drop(token_queue)
 
     def _take(self, lane: Lane, attempt: Attempt, now: float) -> Attempt:
-        # Before the attempt is taken: a lane that has no more is retired by it, and would give the token back.
+        # Before the grant, because it removes an empty lane, which would return the token.
         token_queue = self._asks.pop(lane, None)
         super()._take(lane, attempt, now)
         if token_queue is not None and token_queue.token is not None:
@@ -218,13 +218,13 @@ class SharedJobScheduler(Scheduler):
 
 
 def _lead(lane: Lane) -> float:
-    """Return the seconds from the places of a request of a lane to its send: it takes so long to the wire."""
+    """Return the measured seconds from the grant of a request of a lane to its send."""
     shared = [scope for scope in lane.scopes if isinstance(scope, SharedScope)]
     return max([scope.lead for scope in shared])
 
 
 def _first_shared(lane: Lane) -> SharedScope | None:
-    """The first of the shared scopes of a lane; None: it has none."""
+    """Return the first shared scope of a lane; None if it has none."""
     for scope in lane.scopes:
         if isinstance(scope, SharedScope):
             return scope
@@ -232,7 +232,7 @@ def _first_shared(lane: Lane) -> SharedScope | None:
 
 
 def _shared(attempt: Attempt) -> list[tuple[int, SharedScope]]:
-    """The shared scopes of an attempt, each with its slot."""
+    """Return the shared scopes of an attempt, each with its slot."""
     lane = attempt.lane
     scopes = () if lane is None else lane.scopes
     return [(slot, each) for slot, each in zip(attempt.slots, scopes, strict=False) if isinstance(each, SharedScope)]
