@@ -1,34 +1,34 @@
-"""The queues that lanes wait in, the timers of the scopes, and the rule by which lanes are woken.
+"""The queues in which lanes wait, the timers of the scopes, and the rule by which lanes are woken.
 
-Only the scheduler imports it: it is the scheduler's state, kept apart from its decisions.
+Only the scheduler imports it. It is the scheduler's state, separate from its decisions.
 
-Theory of operation. A lane is *ready* (in one heap, by rank) or waits in the *queue* of exactly one scope: the one that
-opens last. Lanes own no timers: a scope that is shared by 50,000 lanes would wake them all at the same instant for one
-to win. The scope's queue has one timer, and an opening scope wakes its best lane only. The queue remembers the lane it
-has *woken*; when that lane is granted, or blocked elsewhere, the next is woken while the scope is open. The invariant:
+Theory of operation. A lane is *ready* (in one heap, by rank) or waits in the *queue* of exactly one scope, the one that
+opens last. Lanes have no timers, because a scope of 50,000 lanes would wake all of them to grant one. The scope's queue
+has one timer, and a scope that opens wakes only its best lane. The queue remembers the *woken* lane. When that lane is
+granted or waits elsewhere, the queue wakes the next lane if the scope is open. The invariant:
 
-    W: if a scope is open and lanes wait in its queue, one that is no worse than the best of them is ready.
+    W: if a scope is open and lanes wait in its queue, a lane that is at least as good as the best of them is ready.
 
-So the best lane that could go is ready, or behind a woken one that will be looked at first. Three more rules:
+So the best lane that may be granted is ready, or waits behind a woken lane that is checked first. Three more rules:
 
-- A scope with a quota is open or closed depending on the amount. Lanes that need more than fits are set aside with the
-  time at which it will, and smaller ones may pass (F11). A lane lines up in the queues of its quotas, one after the
-  other, even when they are open, for there the order is by share (F07). Everywhere else it is by turn; but the turn of
-  a lane that has a quota is taken by the lane in that queue which names the largest share of it, for theirs. So lanes
-  that share a quota have as many turns together as they would have had, and use them by share. A lane of several scopes
-  that was passed too often goes before larger shares of lanes that need the quota alone.
-- On a claimed scope, lanes that rank behind the claimant are not woken.
-- A quota that slides is *kept* for the first of the lanes set aside, once that was passed ``PASSES`` times: from then
-  on a lane behind it goes only if that does not put off the instant at which the amount will fit. So it goes one window
-  later at the latest, though small amounts use all that comes back. Unlike a claim this is for each quota by itself,
-  because it lasts for a window, which may be a day; and like a claim it keeps off no lane that is ahead, so that two of
-  them can't wait for each other. A quota that does not slide comes back at once, and the largest is first then: there
-  is nothing to keep.
+- A scope with a quota is open or closed depending on the amount. Lanes that need more than remains are set aside with
+the time at which enough remains, and lanes with smaller amounts may pass. A lane waits in the queue of each of its
+quotas in turn, even if they are open, because there the order is by share. In all other queues the order is by turn,
+but lanes that share a quota exchange their turns: a turn of one of them goes to the lane in that queue with the largest
+share. So together they have as many turns as before, and use them by share. A lane with several scopes that was passed
+too often goes before larger shares of lanes that need only the quota.
+- In a claimed scope, lanes that rank behind the claimant are not woken.
+- A sliding quota is *reserved* for the first lane set aside, once that lane was passed ``PASSES`` times. From then on,
+a lane behind it is granted only if this does not delay the time at which the reserved amount fits. So the lane is
+granted one window later at the latest, even if small amounts use all that returns. Unlike the claim, this is separate
+for each quota, because it may last for a window of a day. Like the claim, it delays no lane that ranks before it, so
+two of them can't wait for each other. A fixed window needs no reservation: its whole amount returns at once, and then
+the largest amount is first.
 
-Heaps are cleaned lazily: a record whose version is not its lane's is stale.
+Heaps are cleaned lazily: an entry is old if its version is not its lane's version.
 
-Requests with a time of their own wait apart from the lanes (:class:`LaterQueue`), so that they hold up no request
-behind them (P9).
+Requests with a later time of their own do not wait in lanes but in :class:`LaterQueue`, so that they delay no request
+behind them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = ["BACKOFF_PATIENCE", "LaneQueues", "LaterQueue"]
 
 
 class LaterQueue:
-    """Attempts that may not go before an instant, soonest first, then in the order of coming."""
+    """Attempts that may not be granted before a time of their own, ordered by this time and then by arrival."""
 
     __slots__ = ("_heap",)
 
@@ -60,11 +60,11 @@ class LaterQueue:
         self._heap: list[tuple[float, int, Attempt]] = []
 
     def add(self, attempt: Attempt, not_before: float, order: int) -> None:
-        """Keep ``attempt``, whose rank among equals is ``order``, until the instant ``not_before``."""
+        """Keep ``attempt``, whose rank among equals is ``order``, until ``not_before``."""
         heappush(self._heap, (not_before, order, attempt))
 
     def due(self, now: float) -> Iterator[tuple[Attempt, int]]:
-        """Take out those whose time has come, each with its order; those that were withdrawn are dropped."""
+        """Remove and yield the attempts that are due, each with its order. Withdrawn attempts are dropped."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             _, order, attempt = heappop(heap)
@@ -72,30 +72,31 @@ class LaterQueue:
                 yield attempt, order
 
     def next_at(self) -> float:
-        """The instant at which the next one is due; ``inf`` for none."""
+        """Return the time at which the next attempt is due; ``inf`` if there is none."""
         heap = self._heap
         while heap and not heap[0][2].is_pending:
             heappop(heap)
         return heap[0][0] if heap else inf
 
     def pending(self) -> list[Attempt]:
-        """Those that wait here, soonest first."""
+        """Return the attempts that wait here, by time."""
         return [attempt for _, _, attempt in sorted(self._heap, key=lambda item: item[:2]) if attempt.is_pending]
 
 
 BACKOFF_PATIENCE = 30.0
-"""How long, in seconds, a claimant may wait for a backed-off delay before its claim is dropped. Shorter waits are
-contention like any other: two scopes that back off for hours would starve those who need both."""
+"""Maximum seconds for which a claimant may wait for a delay in backoff before its claim ends. Shorter waits count as
+contention, because otherwise two scopes in a backoff of hours would starve the requests that need both.
+"""
 
 
 class LaneQueues:
     """The ready lanes, the queues of the scopes, and the timers.
 
     Attributes:
-        ready: A heap of the lanes that are looked at next.
-        scope_queues: The queues, by scope.
-        claims: The claimant, and the lanes that ask for the claim.
-        keeping: The queues of quotas that are kept for a lane.
+        ready: A heap of the lanes that are checked next.
+        scope_queues: The queues by scope id.
+        claims: The claimant, and the lanes that wait for the claim.
+        keeping: The queues of quotas that are reserved for a lane.
     """
 
     __slots__ = (
@@ -122,28 +123,28 @@ class LaneQueues:
         self._timer_bound = ROOM_TO_GROW
 
     def queue_of(self, scope: Scope) -> ScopeQueue:
-        """Return the queue of ``scope``, made when it is first needed."""
+        """Return the queue of ``scope``. Creates it if needed."""
         queue = self.scope_queues.get(scope.id)
         if queue is None:
             queue = self.scope_queues[scope.id] = ScopeQueue(scope, prepares=self._prepares)
         return queue
 
     def close_queue(self, scope: Scope) -> None:
-        """Forget the queue of a scope that no lane needs any more."""
+        """Remove the queue of a scope that no lane needs any more."""
         queue = self.scope_queues.pop(scope.id, None)
         if queue is not None:
             self.keeping.pop(queue, None)
             queue.armed = inf
 
     def is_needed(self, scope: Scope) -> bool:
-        """Return True if a lane waits in the queue of ``scope``, or has a claim on it."""
+        """Return True if a lane waits in the queue of ``scope``, or claims it."""
         queue = self.scope_queues.get(scope.id)
         return queue is not None and (queue.claim is not None or bool(queue.lanes()))
 
     # -- lanes move
 
     def enter(self, lane: Lane, now: float, after: Scope | None = None) -> None:
-        """Have ``lane`` looked at: at the next choice, or when its turn comes at each of its quotas after that one."""
+        """Make ``lane`` ready, or have it wait at its next quota after the scope ``after``."""
         scope = lane.quota_after(after) if lane.kind >= PAGE or not self._prepares else None
         if scope is None:
             self.make_ready(lane, now)
@@ -153,13 +154,13 @@ class LaneQueues:
         self.wake(queue, now)
 
     def line_up_anew(self, scope: Scope, lanes: Iterable[Lane], now: float) -> None:
-        """Line those of ``lanes`` up by share that need a scope which has just got a quota."""
+        """Order by share those of ``lanes`` that need ``scope``, which has just got a quota."""
         queue = self.queue_of(scope)
         mine = [lane for lane in lanes if scope in lane.scopes]
         waited = [lane for lane in mine if lane.where is queue]
         queue.clear()
         for lane in mine:
-            # A lane of one scope had no quota to be passed at before.
+            # A lane with one scope had no quota before at which it could be passed.
             lane.count_passes()
             if lane.where is READY or lane in waited:
                 self._wait(lane, self.queue_of(lane.quota_after(None) or scope), now)
@@ -169,7 +170,7 @@ class LaneQueues:
             self.wake(self.queue_of(each), now)
 
     def make_ready(self, lane: Lane, now: float) -> None:
-        """Have ``lane`` looked at at the next choice."""
+        """Have ``lane`` checked at the next choice."""
         if lane.where is not None and lane.where is not READY:
             lane.leave(now)
         lane.version += 1
@@ -183,7 +184,7 @@ class LaneQueues:
             self._bound = 2 * len(ready) + ROOM_TO_GROW
 
     def block(self, lane: Lane, queue: ScopeQueue, until: float, now: float) -> None:
-        """Have ``lane`` wait for a scope that opens at ``until``; at or before ``now``: for a claim or a woken lane."""
+        """Have ``lane`` wait for a scope until ``until``. If that is not after ``now``, for a claim or a woken lane."""
         if until > now:
             queue.close(now)
         else:
@@ -193,7 +194,7 @@ class LaneQueues:
             self._arm(queue, until)
 
     def wake_next(self, lane: Lane, now: float) -> None:
-        """Wake the next lanes instead of one that is no longer ready."""
+        """Wake the next lanes instead of ``lane``, which is no longer ready."""
         for scope in lane.scopes:
             queue = self.scope_queues.get(scope.id)
             if queue is not None and queue.woken is lane:
@@ -201,15 +202,15 @@ class LaneQueues:
                 self.wake(queue, now)
 
     def let_go(self, lane: Lane) -> None:
-        """Keep no quota for ``lane`` any more; its queues are to be woken."""
+        """End the reservations for ``lane``. The caller must wake its queues."""
         lane.is_kept_for = False
         for queue in [queue for queue in self.keeping if queue.kept_for is lane]:
             del self.keeping[queue]
             queue.kept_for = None
-            queue.refills = -1  # lanes that were set aside for it come back
+            queue.refills = -1  # check the lanes that were set aside for it
 
     def check_kept(self, scope: Scope, now: float) -> None:
-        """Wake the queues of quotas that are kept for a lane which also needs ``scope``: it may have to wait longer."""
+        """Wake the queues of quotas that are reserved for a lane that also needs ``scope``, because it may wait longer."""
         for queue in [*self.keeping] if self.keeping else ():
             if queue.scope is not scope and queue.kept_for is not None and scope in queue.kept_for.scopes:
                 queue.refills = -1
@@ -224,12 +225,12 @@ class LaneQueues:
         scope = queue.scope
         if queue.claim is not None:
             self._doubt(queue, now)
-        # By the least amount: while that does not fit, none does.
+        # With the least amount: if that does not fit, none does.
         until = queue.earliest_at(now, queue.least if scope.quota is not None else 1.0)
         if until > now:
             queue.close(now)
             self._arm(queue, until)
-            # What was prepared for an instant that is far away by now is looked at, to be put back.
+            # Check prepared requests whose time to be sent is now far away, so that they are put back.
             if scope.ahead and not self._prepares and scope.is_far(until, now):
                 for lane in queue.lanes():
                     if lane.was_prepared:
@@ -243,23 +244,23 @@ class LaneQueues:
         before = queue.woken
         queue.woken = best = self._best(queue, now)
         if scope.quota is not None and before is not None and best not in {None, before} and before.where is READY:
-            self._wait(before, queue, now)  # a larger share has come: it waits behind that
+            self._wait(before, queue, now)  # it waits behind a larger share that was added
             self.wake_next(before, now)
-        # The scope is open, so only a lane that was set aside still waits for an instant.
+        # The scope is open, so only lanes that were set aside still wait for a time.
         self._arm(queue, queue.aside[0][0] if queue.aside else inf)
 
     def advance(self, now: float) -> None:
-        """Wake the scopes whose time has come."""
+        """Wake the scopes that open at or before ``now``."""
         timers = self._timers
         while timers and timers[0][0] <= now:
             until, _, queue = heappop(timers)
             if queue.armed == until:
                 queue.armed = inf
-                queue.open(until)  # the time since then it waited for a place
+                queue.open(until)  # since then it waited for a place
                 self.wake(queue, now)
 
     def next_timer(self) -> float:
-        """The instant at which the next scope is to be looked at; ``inf`` for none."""
+        """Return the time at which the next scope must be checked; ``inf`` if there is none."""
         timers = self._timers
         while timers and timers[0][2].armed != timers[0][0]:
             heappop(timers)
@@ -268,12 +269,12 @@ class LaneQueues:
     # -- claims
 
     def claim(self, lane: Lane) -> None:
-        """Ask for the claim for a lane that was passed too often."""
+        """Request the claim for a lane that was passed too often."""
         if self.claims.ask(lane):
             self._mark(lane)
 
     def end_claim(self, lane: Lane, now: float) -> None:
-        """End the claim of ``lane``, or its wait for one; the next gets the claim, and held-up lanes are woken."""
+        """End the claim of ``lane``, or its wait for one. The next lane gets the claim, and delayed lanes are woken."""
         if not lane.is_claiming:
             lane.is_starving = False
             return
@@ -282,19 +283,19 @@ class LaneQueues:
             queue = self.scope_queues.get(scope.id)
             if queue is not None and queue.claim is lane:
                 queue.claim = None
-                queue.refills = -1  # lanes that the claim set aside come back
+                queue.refills = -1  # check the lanes that the claim set aside
         if (following := self.claims.seat_next()) is not None:
             self._mark(following)
             if following.where is not READY:
-                self.make_ready(following, now)  # its claim may be gone; is its obstacle still one?
+                self.make_ready(following, now)  # what it waits for may have changed
         for scope in lane.scopes:
             if (queue := self.scope_queues.get(scope.id)) is not None:
                 self.wake(queue, now)
 
     def yield_claim(self, lane: Lane, rank: Rank, now: float) -> None:
-        """Send the claimant to the end of the line when ``lane``, of a better priority, goes by it and others wait.
+        """Send the claimant behind other lanes that wait for the claim, if ``lane`` of a higher priority passes it.
 
-        ``rank`` is what the lane had when it went.
+        ``rank`` is the rank of ``lane`` when it was granted.
         """
         claimant = self.claims.claimant
         if (
@@ -318,9 +319,9 @@ class LaneQueues:
         queue.add(lane)
 
     def _best(self, queue: ScopeQueue, now: float) -> Lane | None:
-        """Make the best lane ready that the open scope lets through; returns it, or None if none may go.
+        """Make the best lane ready that the open scope allows. Returns this lane, or None if none may be granted.
 
-        It is the lane that was woken, if that is ready and none that fits is better.
+        This is the woken lane if it is ready and no lane that fits is better.
         """
         waiters, scope = queue.waiters, queue.scope
         ready = queue.woken if queue.woken is not None and queue.woken.where is READY else None
@@ -330,16 +331,16 @@ class LaneQueues:
             if ticket[4] != lane.version:
                 heappop(waiters)
                 continue
-            # W holds already: the woken lane is ready and no worse than the best that waits.
+            # W holds already, because the woken lane is ready and at least as good as the best that waits.
             if ready is not None and queue.ticket(ready) <= ticket:
                 return ready
             if queue.claim is not None and queue.withholds(lane):
-                # One that a quota is kept from would come back at once, and be made ready again, for ever.
+                # A lane for which the quota is not open would return at once, and be made ready again, forever.
                 if queue.claim.where is queue and (scope.quota is None or queue.fits_at(queue.claim, now) <= now):
                     self.make_ready(queue.claim, now)
                     return queue.claim
                 if scope.quota is None:
-                    return None  # lanes behind it rank behind the claimant too
+                    return None  # lanes behind it also rank behind the claimant
                 self._set_aside(queue, inf)
                 continue
             if scope.quota is not None:
@@ -347,7 +348,7 @@ class LaneQueues:
                     self._set_aside(queue, until)
                     continue
                 lane = queue.starved_by(lane, now) or lane
-            # The ticket of a starved lane stays where it is in the heap, and goes stale as the lane moves.
+            # The entry of a starved lane stays in the heap, and is old when the lane moves.
             if lane is ticket[5]:
                 heappop(waiters)
             if queue.peers:
@@ -358,7 +359,7 @@ class LaneQueues:
         return ready
 
     def _of_largest_share(self, queue: ScopeQueue, lane: Lane, now: float) -> Lane:
-        """Choose the lane for the turn of ``lane`` in a queue without a quota: the largest that shares one (F07)."""
+        """Choose the lane for the turn of ``lane`` in a queue without a quota: the largest share of a common quota."""
         best = lane
         for scope in lane.scopes if not lane.is_claiming else ():
             peers = queue.peers.get(scope.id)
@@ -369,27 +370,27 @@ class LaneQueues:
                 elif peer is best or peer.share_in(scope) <= best.share_in(scope):
                     break
                 elif self.queue_of(scope).earliest_at(now, peer.amount_in(scope)) > now:
-                    self.enter(peer, now)  # it does not fit: it waits at its quota
+                    self.enter(peer, now)  # it does not fit, so it waits at its quota
                 else:
                     best = peer
         if best is not lane:
             best.turn, lane.turn = lane.turn, best.turn
-            best.is_starving = lane.is_starving = False  # the line knows them by their turns
+            best.is_starving = lane.is_starving = False  # the claim's queue identifies lanes by their turns
             self._wait(lane, queue, now)
         return best
 
     def _keep(self, queue: ScopeQueue) -> None:
-        """Keep a quota for a lane that was passed too often."""
+        """Reserve a quota for a lane that was passed too often."""
         queue.keep()
         if queue.kept_for is not None and queue not in self.keeping:
             self.keeping[queue] = None
-            queue.refills = -1  # the lanes set aside need to know until when
+            queue.refills = -1  # compute the times of the lanes set aside again
 
     def _set_aside(self, queue: ScopeQueue, until: float) -> None:
         heappush(queue.aside, (until, heappop(queue.waiters)))
 
     def _bring_back(self, queue: ScopeQueue, now: float) -> None:
-        """Put those set aside back among the waiters whose time has come, or all when room was made otherwise."""
+        """Return lanes that were set aside to the waiters: those that are due, or all if the quota was refilled."""
         quota = queue.scope.quota
         if quota is None or quota.refills != queue.refills:
             for _, ticket in queue.aside:
@@ -400,11 +401,11 @@ class LaneQueues:
         queue.refills = -1 if quota is None else quota.refills
 
     def _doubt(self, queue: ScopeQueue, now: float) -> None:
-        """Drop the claim on a scope that is closed for longer than contention lasts."""
+        """End the claim on a scope that is closed for longer than contention lasts."""
         claimant = queue.claim
         if (
             claimant is not None
-            # One that is ready is about to be looked at, which decides the same.
+            # A ready claimant is checked next, which decides the same.
             and claimant.where is not READY
             and (
                 queue.scope.is_shut(now, claimant.amount_in(queue.scope), BACKOFF_PATIENCE)
@@ -421,7 +422,7 @@ class LaneQueues:
         if until == queue.armed:
             return
         queue.armed = until
-        # An older timer stays in the heap: one that does not agree with ``armed`` is stale.
+        # An older timer stays in the heap. It is old if its time is not ``armed``.
         if until == inf:
             return
         timers = self._timers

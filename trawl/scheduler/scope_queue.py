@@ -1,25 +1,25 @@
-"""The queue of one scope: the lanes that wait for it, and their order; and the claim.
+"""The queue of one scope: the lanes that wait for it, their order, and the claim.
 
-:mod:`trawl.scheduler.queues` tells how lanes come here and are woken.
+:mod:`trawl.scheduler.queues` explains how lanes enter the queue and are woken.
 
-The claim keeps a request of several scopes from being passed for ever. A lane of several scopes goes only when all are
-open at once; traffic that needs only one of them can keep that from ever happening, by places and by delays alone. A
-lane that is looked at, finds one of its scopes closed, and was passed at least ``PASSES`` times since its turn asks for
-the claim. There is one *claimant* in the whole scheduler, so claims cannot deadlock; lanes that ask while there is one
-stand in line, first come, first served.
+The claim prevents the starvation of requests with several scopes. A lane with several scopes is granted only when all
+of them are open at the same time. Requests that need only one of these scopes can prevent this forever. So a lane
+requests the claim if one of its scopes is closed when it is checked, and others passed it at least ``PASSES`` times
+since its turn. The whole scheduler has one *claimant*, so claims can't deadlock. Further lanes wait for the claim in
+the order in which they requested it.
 
-A claimed scope lets no *later* lane through (one of a lower priority, or of the same and a later turn) while that could
-be in the claimant's way. Earlier and better lanes are not held up, so a claim never turns the order round, and nothing
-starves behind claims.
+A claimed scope grants nothing to *later* lanes (of lower priority, or of equal priority and a later turn) as long as
+this could delay the claimant. Earlier lanes and lanes of higher priority are not delayed. So a claim never reverses the
+order, and no lane starves behind claims.
 
-A claim ends when the claimant went, when its lane is empty, when its origin's gate closed, or when it waits for a
-backoff, a quota or a hint: holding one scope idle through another's block of 300 s would be a defect. When a better
-priority passes the claimant and others are in line, it goes to the end of the line, or traffic of a high priority would
-keep the claim for ever.
+A claim ends when the claimant is granted, when its lane is empty, when its origin's gate closes, or when it waits for a
+backoff, a quota or a hint. Otherwise one scope would be idle while another is closed for 300 s. If a lane of higher
+priority passes the claimant and other lanes wait for the claim, the claimant goes to the end of their queue. Otherwise
+requests of high priority could keep the claim with one lane forever.
 
-Passes are read off the scopes' counters of grants, earlier lanes included: an upper bound, which costs nothing to keep.
-Attempts that go by while a lane's own time has not come (its host's delay, say, when another scope of it is shared) are
-counted as well, but lead to a claim only when the lane is looked at, that is, when the last of its times has come.
+Passes are counted by the scopes' counters of grants, which include grants of earlier lanes. This is an upper bound, and
+costs nothing. It also includes grants while the lane waits for another scope of its own, for example for the delay of
+its host. But they lead to a claim only when the lane is checked, which is when the last of its scopes may open.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ if TYPE_CHECKING:
 __all__ = ["PASSES", "ROOM_TO_GROW", "ClaimQueue", "ScopeQueue", "Ticket", "TokenQueue"]
 
 PASSES = 8
-"""A lane that was passed so often asks for the claim. With two scopes it then waits for at most twice as many; the
-promise (F12) is 32."""
+"""A lane that was passed so many times requests the claim. With two scopes it is then passed at most twice as often;
+the promise is 32.
+"""
 
 
 class ClaimQueue:
-    """The claimant of the whole scheduler, and the lanes in line to be the next.
+    """The claimant of the scheduler, and the lanes that wait to be the next.
 
     Attributes:
-        claimant: The lane that has the claim, or None.
+        claimant: The lane with the claim, or None.
     """
 
     __slots__ = ("_line", "claimant")
@@ -61,24 +62,24 @@ class ClaimQueue:
         self._line: deque[tuple[Lane, int]] = deque()
 
     def ask(self, lane: Lane) -> bool:
-        """Make ``lane`` the claimant if there is none, else put it in line once. Returns True if it is the claimant."""
+        """Make ``lane`` the claimant if there is none, otherwise queue it once. Returns True if it is the claimant."""
         if self.claimant is None:
             self.claimant = lane
             lane.is_claiming = True
             return True
         if not lane.is_starving:
             lane.is_starving = True
-            # With its turn: a lane that has gone meanwhile has another one, and is passed over.
+            # With its turn, because a lane that was granted has a new turn and is skipped.
             self._line.append((lane, lane.turn))
         return False
 
     def leave(self, lane: Lane) -> None:
-        """Drop the claim."""
+        """End the claim."""
         lane.is_claiming = False
         self.claimant = None
 
     def seat_next(self) -> Lane | None:
-        """Make the first in line the claimant, if there is none. Returns the claimant."""
+        """Make the first lane in the queue the claimant if there is none. Returns the claimant."""
         while self._line and self.claimant is None:
             lane, turn = self._line.popleft()
             if lane.is_starving and lane.turn == turn:
@@ -88,17 +89,19 @@ class ClaimQueue:
         return self.claimant
 
     def has_line(self) -> bool:
-        """Return True if a lane stands in line."""
+        """Return True if a lane waits for the claim."""
         while self._line and not (self._line[0][0].is_starving and self._line[0][0].turn == self._line[0][1]):
             self._line.popleft()
         return bool(self._line)
 
 
 Ticket: TypeAlias = "tuple[bool, int, float, int, int, Lane]"
-"""A lane's rank in a heap: page, minus priority, minus share (0.0 but at a quota), turn, version, and the lane."""
+"""A lane with its rank in a heap: page, negative priority, negative share (0.0 without a quota), turn, version,
+lane.
+"""
 
 ROOM_TO_GROW = 64
-"""A heap is cleaned when it has doubled, and has more than this many records."""
+"""A heap is cleaned when it has doubled since it was last cleaned, plus this many entries."""
 
 
 class ScopeQueue:
@@ -106,22 +109,23 @@ class ScopeQueue:
 
     Args:
         scope: The scope.
-        prepares: Lanes wait here to have an attempt prepared; False: for its places.
+        prepares: True if lanes wait here to have an attempt prepared; False if they wait for its places.
 
     Attributes:
         scope: The scope.
-        earliest_at: Returns when an amount may be granted, or prepared.
+        earliest_at: Returns the time at which an amount may be granted, or prepared.
         waiters: A heap of the waiting lanes.
-        aside: A heap of the lanes that need more than is left, each with the instant at which it will.
-        refills: The quota's counter of refills when ``aside`` was last looked through.
-        least: No lane here needs less than this.
-        armed: The instant its timer is set to; ``inf`` for none.
+        aside: A heap of the lanes that need more than remains, each with the time at which enough remains.
+        refills: The quota's counter of refills when ``aside`` was last checked; -1: check it.
+        least: A lower bound of the amounts that lanes here need.
+        armed: The time of its timer; ``inf`` for none.
         woken: The lane that was woken last.
         claim: The claimant, if the scope is one of its scopes.
-        kept_for: The lane that the quota is kept for; None: none was passed often enough.
-        passed: A heap of the lanes that needed more than was left, by rank: the quota is kept for the first.
-        peers: Of a queue without a quota: heaps of the lanes that share one, by its scope, the largest share first.
-        several: Of a queue with a quota: a heap of the lanes that need other scopes as well, by rank.
+        kept_for: The lane for which the quota is reserved; None if no lane was passed often enough.
+        passed: A heap by rank of the lanes that needed more than remained. The quota is reserved for the first.
+        peers: If the scope has no quota, heaps of the lanes that share a quota elsewhere, by its scope, largest share
+            first.
+        several: If the scope has a quota, a heap by rank of the lanes that need other scopes too.
     """
 
     __slots__ = (
@@ -160,28 +164,28 @@ class ScopeQueue:
         self._closed_at = inf
 
     def close(self, now: float) -> None:
-        """Note that the scope is closed, since ``now`` unless it was before."""
+        """Record that the scope is closed since ``now``, or since earlier."""
         self._closed_at = min(self._closed_at, now)
 
     def open(self, at: float) -> None:
-        """Note that the scope is open, since the instant ``at``."""
+        """Record that the scope is open since ``at``."""
         if self._closed_at < inf:
             self._closed += max(0.0, at - self._closed_at)
             self._closed_at = inf
 
     def closed_for(self, now: float) -> float:
-        """Return the clock by which a lane's wait here is counted: the seconds for which the scope was closed.
+        """Return the seconds for which the scope was closed so far, from which the wait of a lane is computed.
 
-        With a quota it is open for one and closed for another: then all the time counts.
+        With a quota it may be open for one lane and closed for another, so all the time counts.
         """
         if self.scope.quota is not None:
             return now
         return self._closed + max(0.0, now - self._closed_at)
 
     def add(self, lane: Lane) -> None:
-        """Let ``lane`` wait here."""
+        """Add ``lane``, which waits here."""
         if self.scope.quota is not None:
-            # Those that were here are gone, and with them the least that they asked for.
+            # The earlier lanes have left, so their amounts don't count.
             if not self.waiters and not self.aside:
                 self.least = inf
             self.least = min(self.least, lane.amount_in(self.scope))
@@ -194,21 +198,21 @@ class ScopeQueue:
         heappush(self.waiters, self.ticket(lane))
 
     def clear(self) -> None:
-        """Forget the waiting lanes: all of them are lined up anew."""
+        """Remove all waiting lanes, which are queued again."""
         self.waiters, self.aside, self.passed, self.several, self.peers = [], [], [], [], {}
         self.woken = None
 
     def ticket(self, lane: Lane) -> Ticket:
-        """The rank of ``lane`` among those here."""
+        """Return the entry of ``lane`` for the heap of this queue."""
         return ticket_of(lane, 0.0 if self.scope.quota is None else lane.share_in(self.scope))
 
     def withholds(self, lane: Lane) -> bool:
-        """Return True if a claim keeps ``lane`` from this scope."""
+        """Return True if ``lane`` must wait because another lane claims this scope."""
         claim = self.claim
         return claim is not None and claim is not lane and lane.rank() > claim.rank() and self.scope.is_tight()
 
     def saves(self, lane: Lane, now: float) -> bool:
-        """Return True if the quota is kept for another lane, which would have to wait longer if ``lane`` went."""
+        """Return True if the quota is reserved for another lane, which ``lane`` would delay."""
         other, quota = self.kept_for, self.scope.quota
         if other is None or other is lane or quota is None or not quota.sliding or lane.rank() < other.rank():
             return False
@@ -220,14 +224,14 @@ class ScopeQueue:
         return quota.fits_at(wanted, now, lane.amount_in(self.scope)) > until
 
     def fits_at(self, lane: Lane, now: float) -> float:
-        """Return the instant at which the quota lets ``lane`` through: it fits, or the lane it is kept for goes.
+        """Return when the quota opens for ``lane``: when it fits and is not reserved.
 
-        ``inf`` if that one waits for something else.
+        ``inf`` if the lane with the reservation waits for something else.
         """
         scope = self.scope
         at = self.earliest_at(now, lane.amount_in(scope))
         if at > now:
-            # Once for each of its versions: each look would add another ticket.
+            # Only once per version, because each check would add another entry.
             if lane.passed_at != lane.version:
                 lane.passed_at = lane.version
                 self._note(self.passed, ticket_of(lane, 0.0))
@@ -235,17 +239,17 @@ class ScopeQueue:
         return self.kept_until(now) if self.saves(lane, now) else now
 
     def kept_until(self, now: float) -> float:
-        """Return the instant at which the amount fits that the quota is kept for; ``inf``: it fits by now."""
+        """Return the time at which the reserved amount fits; ``inf`` if it fits now."""
         assert self.scope.quota is not None
         assert self.kept_for is not None
         at = self.scope.quota.fits_at(self.kept_for.amount_in(self.scope), now)
         return at if at > now else inf
 
     def keep(self) -> None:
-        """Keep the quota for the first of those it did not do for, if that was passed often enough."""
+        """Reserve the quota for the first lane that did not fit, if that lane was passed often enough."""
         passed, quota = self.passed, self.scope.quota
         if quota is None or not quota.sliding:
-            return  # all of it comes back at once, and the largest is first then
+            return  # all of it returns at once, and then the largest amount is first
         while passed and passed[0][4] != passed[0][5].version:
             heappop(passed)
         if self.kept_for is None and passed and passed[0][5].passes(self.scope) >= PASSES:
@@ -253,7 +257,7 @@ class ScopeQueue:
             self.kept_for.is_kept_for = True
 
     def starved_by(self, lane: Lane, now: float) -> Lane | None:
-        """A lane of several scopes that was passed too often, and fits, where ``lane`` of one would go by its share."""
+        """Return a starved lane with several scopes that fits and goes before ``lane`` despite its share; or None."""
         several = self.several
         while several and several[0][4] != several[0][5].version:
             heappop(several)
@@ -264,7 +268,7 @@ class ScopeQueue:
         return first if is_before and self.fits_at(first, now) <= now else None
 
     def prefers_woken(self, lane: Lane) -> bool:
-        """Return True if, at a quota, another lane that is ready goes before ``lane`` by its share (F07)."""
+        """Return True if another ready lane goes before ``lane`` because of its larger share of the quota."""
         woken = self.woken
         return (
             woken is not None
@@ -275,16 +279,16 @@ class ScopeQueue:
         )
 
     def keeps_off(self, lane: Lane, now: float) -> bool:
-        """Return True if ``lane`` has to wait here although the scope is open."""
+        """Return True if ``lane`` must wait here although the scope is open."""
         return self.withholds(lane) or self.saves(lane, now) or self.prefers_woken(lane)
 
     def lanes(self) -> list[Lane]:
-        """The lanes that wait here, in no order."""
+        """Return the lanes that wait here, in no particular order."""
         tickets = [*self.waiters, *(ticket for _, ticket in self.aside)]
         return [ticket[5] for ticket in tickets if ticket[4] == ticket[5].version]
 
     def _note(self, heap: list[Ticket], ticket: Ticket) -> None:
-        """Keep a ticket in a heap besides that of those who wait, which is cleaned when most of it is stale."""
+        """Add an entry to one of the further heaps, and clean the heap if most of its entries are old."""
         heappush(heap, ticket)
         if len(heap) > 2 * (len(self.waiters) + len(self.aside)) + ROOM_TO_GROW:
             heap[:] = [ticket for ticket in heap if ticket[4] == ticket[5].version]
@@ -292,18 +296,18 @@ class ScopeQueue:
 
 
 class TokenQueue(ScopeQueue):
-    """A lane's ask for shared scopes, and the queue that it waits in for the token.
+    """A lane's request for a token of shared scopes, and the queue in which it waits for the token.
 
     Args:
-        scope: The first of the shared scopes.
+        scope: The first shared scope.
         lane: The lane.
         number: The number of the ask.
-        why: Explains what such an ask waits for.
+        why: Returns the reason why a token request waits.
 
     Attributes:
         lane: The lane.
         number: The number of the ask.
-        token: The token, when it has come.
+        token: The token; None until it is received.
     """
 
     __slots__ = ("_why", "lane", "number", "token")
@@ -316,17 +320,17 @@ class TokenQueue(ScopeQueue):
         self._why = why
 
     def add(self, lane: Lane) -> None:
-        """Let the lane wait here: its token wakes it."""
+        """Do nothing: the token wakes the lane."""
 
     def closed_for(self, now: float) -> float:
-        """Return the clock by which the wait here is counted: all the time counts."""
+        """Return ``now``, because all the time counts."""
         return now
 
     def reason(self) -> Reason:
-        """Return the reason for which the lane waits."""
+        """Return the reason why the lane waits."""
         return self._why(self.number)
 
 
 def ticket_of(lane: Lane, share: float) -> Ticket:
-    """The rank of ``lane`` in a heap in which its share is this."""
+    """Return the entry of ``lane`` for a heap in which it has this share."""
     return (lane.kind >= PAGE, lane.queue[0][0], -share, lane.turn, lane.version, lane)
