@@ -210,7 +210,7 @@ class LaneQueues:
             queue.refills = -1  # check the lanes that were set aside for it
 
     def check_kept(self, scope: Scope, now: float) -> None:
-        """Wake the queues of quotas that are reserved for a lane that also needs ``scope``, because it may wait longer."""
+        """Wake the queues of quotas that are reserved for a lane that also needs ``scope``, which may wait longer."""
         for queue in [*self.keeping] if self.keeping else ():
             if queue.scope is not scope and queue.kept_for is not None and scope in queue.kept_for.scopes:
                 queue.refills = -1
