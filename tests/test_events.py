@@ -22,6 +22,7 @@ from trawl.events import (
     RequestFailed,
     RequestScheduled,
     RequestSent,
+    ResponseAccepted,
     ResponseReceived,
     ScopeBackedOff,
     SpiderError,
@@ -91,7 +92,7 @@ def test_all_that_happens_is_told_in_order_and_the_loop_ends_with_the_crawl() ->
     assert reader.has_ended
     assert [event.at for event in reader.seen] == sorted(event.at for event in reader.seen)
     first = [type(event) for event in reader.seen[:4]]
-    assert first == [RequestScheduled, RequestSent, ResponseReceived, ItemScraped]
+    assert first == [RequestScheduled, RequestSent, ResponseReceived, ResponseAccepted]
     assert len(reader.of(RequestSent)) == sim.stats["request_count"]
     assert next(event.scopes for event in reader.of(RequestSent)) == ["a.example"]
     assert {event.response.status for event in reader.of(ResponseReceived)} == {200, 429}

@@ -574,5 +574,7 @@ def _settings(spider: type[Spider], given: Mapping[str, object] | None) -> Setti
         by_name = f", or type `trawl crawl {kind}`" if isinstance(kind, str) else ""
         raise TypeError(f"a crawl takes a spider's class, not {kind!r}; import the class and pass it{by_name}")
     if isinstance(given, Settings):
-        return given
+        if not given.is_changeable:
+            return given
+        given = given.own
     return load(*ambient(spider=spider), of_spider(spider), Layer("settings", given or {}))

@@ -16,7 +16,7 @@ from trawl.cli.load import load_spider
 from trawl.engine.callbacks import without_groups
 from trawl.errors import UsageError
 from trawl.scrapy_names import Unsupported, name_advice
-from trawl.settings import Layer, ambient, load, of_spider
+from trawl.settings import Layer, Settings, ambient, load, of_spider
 from trawl.spiders import Spider
 from trawl.spiders.crawler import Crawler
 from trawl.utils import configure_logging
@@ -58,7 +58,7 @@ class CrawlerProcess:
         stop = Unsupported(_ALONE)
 
     def __init__(self, settings: Mapping[str, object] | None = None, install_root_handler: bool = True) -> None:
-        self._settings = dict(settings or {})
+        self._settings = dict(settings.own if isinstance(settings, Settings) else settings or {})
         self._installs = install_root_handler
         self._wanted: list[tuple[type[Spider], dict[str, Any]]] = []
         self.results: list[CrawlResult] = []

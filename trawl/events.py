@@ -30,6 +30,7 @@ __all__ = [
     "RequestFailed",
     "RequestScheduled",
     "RequestSent",
+    "ResponseAccepted",
     "ResponseParsed",
     "ResponseReceived",
     "ScopeBackedOff",
@@ -53,7 +54,7 @@ class Event:
 
 @attrs.frozen
 class RequestScheduled(Event):
-    """A new request was admitted and will be sent when its scopes allow it.
+    """A request was admitted and will be sent when its scopes allow it: a new one, a redirect's target or a retry.
 
     Attributes:
         request: The request.
@@ -91,6 +92,17 @@ class RequestSent(Event):
 @attrs.frozen
 class ResponseReceived(Event):
     """A response with any status code arrived, from the network or the cache. Its callback has not been called yet.
+
+    Attributes:
+        response: The response.
+    """
+
+    response: Response
+
+
+@attrs.frozen
+class ResponseAccepted(Event):
+    """A response has passed the middleware, so that no redirect or retry replaces it. Its callback is called next.
 
     Attributes:
         response: The response.
@@ -201,6 +213,7 @@ KINDS: tuple[type[Event], ...] = (
     RequestDropped,
     RequestSent,
     ResponseReceived,
+    ResponseAccepted,
     ResponseParsed,
     RequestFailed,
     SpiderError,

@@ -8,16 +8,27 @@ library. itemadapter does the same, but imports pydantic and Scrapy if they are 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
+from abc import ABCMeta
+from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, MutableMapping
 from copy import deepcopy
-from functools import lru_cache
+from functools import cache, lru_cache
 from pprint import pformat
 from typing import Any, ClassVar, NoReturn, Self
 
 import attrs
 import msgspec
 
-__all__ = ["Field", "InvalidItem", "Item", "field_metadata", "field_names", "is_item", "is_item_type", "item_fields"]
+__all__ = [
+    "Field",
+    "InvalidItem",
+    "Item",
+    "ItemMeta",
+    "field_metadata",
+    "field_names",
+    "is_item",
+    "is_item_type",
+    "item_fields",
+]
 
 _Reader = Callable[[Any], dict[str, object]]
 
@@ -63,7 +74,7 @@ def field_names(kind: type[Any]) -> Collection[str]:
 @lru_cache(maxsize=1024)
 def _reader_of(kind: type[Any]) -> _Reader | None:
     """Return the function that reads the fields of an instance of ``kind``; None if ``kind`` is not an item type."""
-    if issubclass(kind, dict | MutableMapping):
+    if issubclass(kind, MutableMapping):
         return dict
     if hasattr(kind, "__pydantic_fields__") and hasattr(kind, "model_fields"):
         return _read_pydantic
@@ -131,8 +142,48 @@ class Field(dict[str, Any]):
     """A declared field. Its keyword arguments are kept for exporters and loaders."""
 
 
-class Item(dict[str, Any]):
-    """A dict that accepts only the fields that its class declares.
+@cache
+def _teach_itemadapter() -> None:
+    """Make ``ItemAdapter(item)`` accept an :class:`Item`, as it accepts Scrapy's, if itemadapter is installed."""
+    try:
+        from itemadapter.adapter import ItemAdapter, ScrapyItemAdapter  # noqa: PLC0415 - for classes of items alone
+    except ImportError:
+        return
+
+    class _Adapter(ScrapyItemAdapter):
+        @classmethod
+        def is_item(cls, item: Any) -> bool:
+            return isinstance(item, Item)
+
+        @classmethod
+        def is_item_class(cls, item_class: type) -> bool:
+            return issubclass(item_class, Item)
+
+    ItemAdapter.ADAPTER_CLASSES = [_Adapter, *ItemAdapter.ADAPTER_CLASSES]
+
+
+class ItemMeta(ABCMeta):
+    """The metaclass of :class:`Item`. It moves the fields that a class declares to its attribute ``fields``."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> ItemMeta:
+        """Create an item class."""
+        cls = super().__new__(mcs, name, bases, body, **options)
+        declared: dict[str, Field] = {}
+        for base in reversed(cls.__mro__):
+            declared.update(vars(base).get("fields", {}))
+            declared.update({name: value for name, value in vars(base).items() if isinstance(value, Field)})
+        for field in [field for field, value in vars(cls).items() if isinstance(value, Field)]:
+            delattr(cls, field)  # item.name would not read the value, so make it an error
+        if any(isinstance(base, ItemMeta) for base in bases):
+            _teach_itemadapter()
+        cls.fields = declared  # type: ignore[attr-defined]  # an attribute of the created class
+        return cls
+
+
+class Item(MutableMapping[str, Any], metaclass=ItemMeta):
+    """A mapping that accepts only the fields that its class declares. As in Scrapy, it is not a dict.
+
+    Two items with equal values are equal. An item is hashable by its identity, so that a set can hold it.
 
     ::
 
@@ -149,39 +200,33 @@ class Item(dict[str, Any]):
 
     fields: ClassVar[dict[str, Field]] = {}
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        declared: dict[str, Field] = {}
-        for base in reversed(cls.__mro__):
-            declared.update(vars(base).get("fields", {}))
-            declared.update({name: value for name, value in vars(base).items() if isinstance(value, Field)})
-        for name in [name for name, value in vars(cls).items() if isinstance(value, Field)]:
-            delattr(cls, name)  # item.name would not read the value, so make it an error
-        cls.fields = declared
+    def __init__(self, *values: Any, **more: Any) -> None:
+        self._values: dict[str, Any] = {}
+        for name, value in dict(*values, **more).items():
+            self[name] = value
 
-    def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **more: Any) -> None:
-        super().__init__()
-        self.update(values, **more)
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name not in self.fields:
             raise KeyError(f"{type(self).__name__} does not support field: {name}")
-        super().__setitem__(name, value)
+        self._values[name] = value
 
-    def update(self, values: Any = (), /, **more: Any) -> None:
-        """Set several fields, each checked."""
-        for name, value in dict(values, **more).items():
-            self[name] = value
+    def __delitem__(self, name: str) -> None:
+        del self._values[name]
 
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        """Set a field unless it is set, and return its value."""
-        if name not in self:
-            self[name] = default
-        return self[name]
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
 
-    def __ior__(self, values: Any) -> Self:  # type: ignore[misc,override]
-        self.update(values)
-        return self
+    def __len__(self) -> int:
+        return len(self._values)
+
+    __hash__ = object.__hash__
+
+    def keys(self) -> KeysView[str]:
+        """Return the names of the fields that have a value."""
+        return self._values.keys()
 
     def copy(self) -> Self:
         """Return an item with the same fields. Values are not copied."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from urllib.parse import ParseResult, urlparse
@@ -21,18 +23,20 @@ from w3lib.url import canonicalize_url
 
 from trawl.http import Request, Response
 from trawl.observe import ObserveSettings, Stats
+from trawl.scrapy_names import is_foreign_setting
 from trawl.settings import DEFAULT, Layer, Settings, ambient, load, of_spider
-from trawl.spiders import CustomSettings, Spider
+from trawl.settings.values import known
+from trawl.spiders import Spider
 from trawl.spiders.crawler import Crawler, RequestFingerprinter, fingerprint, status_words
 
 __all__ = [
-    "ProjectSettings",
     "RequestFingerprinter",
     "arg_to_iter",
     "build_from_crawler",
     "canonicalize_url",
     "configure_logging",
     "create_instance",
+    "data_path",
     "fingerprint",
     "get_base_url",
     "get_crawler",
@@ -46,50 +50,31 @@ __all__ = [
 ]
 
 
-class ProjectSettings(CustomSettings):
-    """The settings of a project, to change and to pass to ``CrawlerProcess``. Settings that are not set have defaults.
-
-    As in Scrapy, an unknown name gives None, and a spider's ``custom_settings`` take precedence.
-    """
-
-    def __init__(self, loaded: Settings) -> None:
-        super().__init__({name: loaded[name] for name in loaded if loaded.source(name) != DEFAULT})
-        self._loaded = loaded
-
-    def __missing__(self, name: str) -> Any:
-        return self._loaded.get(name)
-
-    def copy(self) -> ProjectSettings:
-        """Return an independent copy."""
-        made = ProjectSettings(self._loaded)
-        made.clear()
-        made.update(self)
-        return made
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the value or the setting's default; ``default`` for an unknown name."""
-        return self[name] if name in self else self._loaded.get(name, default)
-
-    def getbool(self, name: str, default: Any = False) -> bool:
-        """Return the value as a bool, like :meth:`trawl.settings.Settings.getbool`."""
-        return Settings({}, {}, {name: self.get(name, default)}).getbool(name)
-
-    def getint(self, name: str, default: Any = 0) -> int:
-        """Return the value as an int. Raises ValueError or TypeError if it can't be converted."""
-        return int(self.get(name, default))
-
-    def getfloat(self, name: str, default: Any = 0.0) -> float:
-        """Return the value as a float. Raises ValueError or TypeError if it can't be converted."""
-        return float(self.get(name, default))
-
-
-def get_project_settings() -> ProjectSettings:
-    """Return the settings in ``[tool.trawl]`` of the nearest pyproject.toml and in the environment.
+def get_project_settings() -> Settings:
+    """Return the settings in ``[tool.trawl]`` of the nearest pyproject.toml and in the environment, to change them.
 
     Raises:
         SettingsError: If a name is unknown or a value does not fit.
     """
-    return ProjectSettings(load(*ambient()))
+    loaded = load(*ambient())
+    return Settings({name: loaded[name] for name in loaded if name in loaded.own or loaded.source(name) != DEFAULT})
+
+
+def data_path(path: str | os.PathLike[str], createdir: bool = False) -> str:
+    """Return a path below ``.scrapy`` in the folder of the nearest scrapy.cfg or pyproject.toml, or else here.
+
+    An absolute path is returned unchanged.
+
+    Args:
+        path: The path.
+        createdir: Whether to create a folder at this path.
+    """
+    folders = (Path.cwd(), *Path.cwd().parents)
+    found = [each for name in ("scrapy.cfg", "pyproject.toml") for each in folders if (each / name).is_file()]
+    made = Path(*found[:1], ".scrapy", path)
+    if createdir:
+        made.mkdir(parents=True, exist_ok=True)
+    return str(made)
 
 
 def configure_logging(settings: Mapping[str, Any] | None = None, install_root_handler: bool | None = None) -> None:
@@ -116,16 +101,23 @@ def get_crawler(
 ) -> Crawler:
     """Return a crawl for creating a component in a test: ``Part.from_crawler(get_crawler(MySpider, {"X": 1}))``.
 
+    The crawl counts as moved from Scrapy, and its settings can be changed.
+
     Args:
         spidercls: The spider's class; by default :class:`trawl.Spider`.
-        settings_dict: Settings. The spider's ``custom_settings`` take precedence.
+        settings_dict: Settings, which may be the component's own. The spider's ``custom_settings`` take precedence.
         prevent_warnings: Ignored.
 
     Raises:
-        SettingsError: If a setting is unknown, or its value does not fit.
+        SettingsError: If a value does not fit.
     """
-    spider = spidercls or Spider
-    return Crawler(load(Layer("settings", settings_dict or {}), of_spider(spider)), Stats(), spider)
+    spider, given = spidercls or Spider, {"SCRAPY_COMPAT": True, **(settings_dict or {})}
+    layers = [Layer("settings", given), of_spider(spider)]
+    names = [name for layer in layers for name in layer.values]
+    own = {name: None for name in names if name not in known() and not is_foreign_setting(name)}
+    settings = load(Layer("settings", {}, own=own), *layers, tell=lambda warning: None)
+    settings.is_changeable = True
+    return Crawler(settings, Stats(), spider)
 
 
 def arg_to_iter(arg: Any) -> Iterable[Any]:
@@ -210,7 +202,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "httpobj": ("urlparse_cached",),
     "log": ("configure_logging",),
     "misc": ("arg_to_iter", "build_from_crawler", "create_instance", "load_object"),
-    "project": ("get_project_settings",),
+    "project": ("data_path", "get_project_settings"),
     "python": ("to_bytes", "to_unicode"),
     "request": ("RequestFingerprinter", "fingerprint", "request_fingerprint"),
     "response": ("get_base_url", "response_status_message"),

@@ -24,6 +24,8 @@ class NotOne: name = "not one"
     "shop/books.py": "from trawl.spiders import SitemapSpider\nclass Books(SitemapSpider):\n    name = 'books'\n",
     "shop/broken.py": "class Spider(:",
     "shop/other.py": "print('no spiders')",
+    "shop/same.py": "import trawl as scrapy\nclass Spider(scrapy.Spider):\n    name = 'same'\n",
+    "shop/named.py": "from trawl import Spider\nclass Spider(Spider):\n    name = 'named'\n",
     ".hidden/hidden.py": "import trawl\nclass Hidden(trawl.Spider): name = 'hidden'",
     "env/pyvenv.cfg": "",
     "env/lib.py": "import trawl\nclass Lib(trawl.Spider): name = 'lib'",
@@ -43,8 +45,10 @@ def test_each_spider_is_told_with_what_crawl_takes_for_it(folder: Path, capsys: 
     assert main(["list"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "books   shop/books.py:Books",
+        "named   shop/named.py:Spider",
         "quotes  quotes.py:Below",
         "quotes  quotes.py:Quotes",
+        "same    shop/same.py:Spider",
         "typed   quotes.py:Typed",
     ]
 
@@ -52,7 +56,11 @@ def test_each_spider_is_told_with_what_crawl_takes_for_it(folder: Path, capsys: 
 def test_only_where_one_looks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "shop", "none"]) == 2
     captured = capsys.readouterr()
-    assert captured.out == "books  shop/books.py:Books\n"
+    assert captured.out.splitlines() == [
+        "books  shop/books.py:Books",
+        "named  shop/named.py:Spider",
+        "same   shop/same.py:Spider",
+    ]
     assert captured.err.splitlines() == [
         "trawl: none: no such file or folder",
         "trawl: shop/broken.py, line 1: SyntaxError: invalid syntax; its spiders are not listed",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -202,3 +204,86 @@ def test_a_failure_is_what_twisteds_users_know() -> None:
     assert (failure.type, failure.value.args) == (KeyError, ("price",))
     assert failure.check(ValueError) is None
     assert "KeyError: 'price'" in failure.getTraceback()
+
+
+def test_a_redirect_is_scheduled_twice_and_received_once() -> None:
+    seen: list[str] = []
+
+    class Moving(Shop):
+        start_urls = (f"{HOST}/old",)
+
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Any:
+            for name in ("request_scheduled", "response_received", "response_downloaded"):
+                crawler.signals.connect(getattr(cls, name), signal=getattr(signals, name))
+            return super().from_crawler(crawler, *args, **kwargs)
+
+        @staticmethod
+        def request_scheduled(request: Request) -> None:
+            seen.append(f"scheduled {request.url[-3:]}")
+
+        @staticmethod
+        def response_received(response: Response) -> None:
+            seen.append(f"received {response.url[-3:]}")
+
+        @staticmethod
+        def response_downloaded(response: Response) -> None:
+            seen.append(f"downloaded {response.url[-3:]}")
+
+        def parse(self, response: Response, **kwargs: Any) -> Iterator[Any]:
+            yield from ()
+
+    web = SimulatedWeb()
+    web.add_page(f"{HOST}/old", status=302, headers={"Location": "/new"})
+    web.add_page(f"{HOST}/new", body="x")
+    simulate(Moving, web, FREE)
+    assert seen == ["scheduled old", "downloaded old", "scheduled new", "downloaded new", "received new"]
+
+
+class FakeDispatcher(ModuleType):
+    """As much of ``pydispatch.dispatcher`` as a crawl uses."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__("pydispatch.dispatcher")
+        self.connected: list[tuple[Any, Any]] = []
+        monkeypatch.setitem(sys.modules, self.__name__, self)
+
+    def connect(self, receiver: Any, signal: Any) -> None:
+        self.connected.append((receiver, signal))
+
+    def getAllReceivers(self, sender: Any, signal: Any) -> list[Any]:
+        return [receiver for receiver, wanted in self.connected if wanted == signal]
+
+    def liveReceivers(self, receivers: Any) -> list[Any]:
+        return list(receivers)
+
+
+def test_receivers_of_pydispatch_are_called_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatcher = FakeDispatcher(monkeypatch)
+    told: list[Any] = []
+
+    class Old(Shop):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            dispatcher.connect(self.over, signals.spider_closed)
+            dispatcher.connect(lambda item: told.append(item["n"]), signals.item_scraped)
+            dispatcher.connect(self.idle, signals.spider_idle)
+
+        def over(self, spider: Any, reason: str, sender: Any) -> None:
+            told.append((spider.name, reason, type(sender)))
+
+        def idle(self) -> None:
+            told.append("idle")
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    simulate(Old, web, FREE, errors="collect")
+    assert told == [1, 2, 3, "idle", ("shop", "finished", Crawler)]
+
+
+def test_pydispatch_is_refused_a_signal_that_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeDispatcher(monkeypatch).connect(print, signals.headers_received)
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    with pytest.raises(UsageError, match="trawl does not send the signal headers_received: DOWNLOAD_MAXSIZE"):
+        simulate(Shop, web, FREE)

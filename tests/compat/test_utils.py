@@ -12,13 +12,15 @@ import trawl
 import trawl.utils
 from trawl.crawler import CrawlerProcess
 from trawl.http import HtmlResponse, Request
-from trawl.settings import Layer, UnknownSetting, load
+from trawl.http.request import NO_CALLBACK
+from trawl.settings import Layer, Settings, UnknownSetting, load
 from trawl.utils import (
     RequestFingerprinter,
     arg_to_iter,
     build_from_crawler,
     configure_logging,
     create_instance,
+    data_path,
     fingerprint,
     get_base_url,
     get_crawler,
@@ -193,3 +195,37 @@ def test_a_copy_of_the_projects_settings_answers_as_they_do() -> None:
     assert (copied.getint("DOWNLOAD_DELAY"), settings.getint("DOWNLOAD_DELAY")) == (7, 1)
     assert copied.getbool("COOKIES_ENABLED") is True
     assert copied["NOT_A_SETTING"] is None
+
+
+def test_a_test_makes_a_crawler_with_settings_that_nobody_declared() -> None:
+    crawler = get_crawler(settings_dict={"SHOP_ENABLED": True, "BOT_NAME": "shop", "RETRY_TIMES": 4})
+    assert (crawler.settings.getbool("SHOP_ENABLED"), crawler.settings["BOT_NAME"]) == (True, "shop")
+    assert (crawler.settings.getint("RETRY_TIMES"), crawler.settings.get("OTHER")) == (4, None)
+    crawler.settings.set("SHOP_ENABLED", False, priority="cmdline")
+    assert crawler.settings.getbool("SHOP_ENABLED") is False
+
+
+def test_settings_are_made_and_changed_as_in_scrapy() -> None:
+    settings = Settings({"SHOP_SIZE": "3"}, priority="cmdline")
+    assert (settings.getint("SHOP_SIZE"), settings["NOPE"], settings.getint("RETRY_TIMES")) == (3, None, 2)
+    other = settings.copy()
+    other.setdict({"RETRY_TIMES": 5})
+    other["LOG_LEVEL"] = "ERROR"
+    assert dict(other) == {"SHOP_SIZE": "3", "RETRY_TIMES": 5, "LOG_LEVEL": "ERROR"}
+    assert (dict(settings), len(Settings())) == ({"SHOP_SIZE": "3"}, 0)
+
+
+def test_data_is_kept_below_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "scrapy.cfg").touch()
+    (tmp_path / "shop/pyproject.toml").touch()
+    monkeypatch.chdir(tmp_path / "shop")
+    assert data_path("seen", createdir=True) == str(tmp_path / ".scrapy/seen")
+    assert (tmp_path / ".scrapy/seen").is_dir()
+    assert data_path("/a/b") == "/a/b"
+
+
+def test_the_callback_of_a_fetched_request_is_never_called() -> None:
+    assert Request("http://a.example/", callback=NO_CALLBACK).callback is NO_CALLBACK
+    with pytest.raises(RuntimeError, match="only fetched"):
+        NO_CALLBACK()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trawl.http import FormRequest, Request, Response
+from trawl.http import FormRequest, HtmlResponse, Request, Response
 
 URL = "http://a.example/"
 
@@ -254,3 +254,42 @@ def test_a_form_can_be_replaced_by_one_of_other_fields() -> None:
     assert (type(changed), changed.method, changed.body, changed.priority) == (FormRequest, "POST", b"b=2", 2)
     asked = FormRequest(URL, formdata={"a": "1"}, method="GET").replace(formdata={"b": "2"})
     assert (asked.method, asked.url) == ("GET", f"{URL}?b=2")
+
+
+@pytest.mark.parametrize(
+    ("inside", "scrapys", "browsers"),
+    [
+        ("<input name=a value=1 disabled>", "a=1", ""),
+        ("<fieldset disabled><input name=a value=1></fieldset>", "a=1", ""),
+        ("<select name=a disabled><option value=1 selected></select>", "a=1", ""),
+        ("<textarea name=a disabled>1</textarea>", "a=1", ""),
+        ("<textarea name=a>\n1<b>2</b></textarea>", "a=%0A1%3Cb%3E2%3C%2Fb%3E", "a=1%3Cb%3E2%3C%2Fb%3E"),
+        ("<input type=file name=a>", "a=", "a="),
+        ("<input type=button name=a value=1>", "a=1", ""),
+        ('<select name=a><option value="" disabled selected>-<option value=2>y</select>', "a=", ""),
+        ("<select name=a><option value=1 disabled>-<option value=2>y</select>", "a=2", "a=2"),
+        ("<select name=a><option selected>x  y</select>", "a=x++y", "a=x+y"),
+        ("<input type=checkbox name=a value='' checked>", "a=on", "a="),
+        ("<input type=image name=a>", "a=", "a.x=0&a.y=0"),
+        ("<button name=a value=1 disabled></button><button name=b value=2></button>", "a=1", "b=2"),
+        ("<select name=a multiple><option value=1 selected><option value=2 selected></select>", "a=1&a=2", "a=1&a=2"),
+    ],
+)
+def test_a_page_of_a_moved_spider_has_the_fields_that_scrapy_sends(inside: str, scrapys: str, browsers: str) -> None:
+    body = f"<form>{inside}</form>".encode()
+    moved = FormRequest.from_response(HtmlResponse(URL, body=body, encoding="utf-8"))
+    native = FormRequest.from_response(Response(URL, headers={"Content-Type": "text/html"}, body=body))
+    assert (moved.url.partition("?")[2], native.url.partition("?")[2]) == (scrapys, browsers)
+
+
+def test_a_form_of_a_moved_spider_is_clicked_as_in_scrapy() -> None:
+    body = b"<form><input name=a value=1><input type=submit name=go value=x><button name=go value=y></button></form>"
+    moved = HtmlResponse(URL, body=body, encoding="utf-8")
+    for click, sent in (({"value": "y"}, "a=1&go=y"), ({"nr": 1}, "a=1&go=x"), ({"nr": 9, "value": "y"}, None)):
+        if sent is None:
+            with pytest.raises(ValueError, match="0 elements of the form have the clickdata"):
+                FormRequest.from_response(moved, clickdata=click)
+        else:
+            assert FormRequest.from_response(moved, clickdata=click).url == f"{URL}?{sent}"
+    removed = FormRequest.from_response(moved, formdata={"a": None, "go": None})
+    assert removed.url == URL

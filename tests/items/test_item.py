@@ -3,10 +3,12 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import MutableMapping
 
 import pytest
+from itemadapter import ItemAdapter
 
-from trawl.items import Field, Item
+from trawl.items import Field, Item, ItemMeta
 
 
 class Quote(Item):
@@ -35,7 +37,6 @@ def test_an_item_refuses_other_fields() -> None:
         lambda: quote.update(date=1),
         lambda: quote.update({"date": 1}),
         lambda: quote.setdefault("date", 1),
-        lambda: quote.__ior__({"date": 1}),
     ):
         with pytest.raises(KeyError, match="Quote does not support field: date"):
             wrong()
@@ -61,18 +62,17 @@ def test_a_field_is_not_an_attribute() -> None:
     assert quote._private == 1
 
 
-def test_setdefault_and_in_place_union_keep_what_is_set() -> None:
+def test_setdefault_keeps_what_is_set() -> None:
     quote = Quote(text="a")
     assert quote.setdefault("text", "b") == "a"
     assert quote.setdefault("author") is None
-    quote |= {"author": "c"}
-    assert quote == {"text": "a", "author": "c"}
+    assert quote == {"text": "a", "author": None}
     assert type(quote) is Quote
 
 
 def test_a_copy_is_an_item_of_its_own() -> None:
     quote = Quote(text=["a"])
-    for other in (quote.copy(), copy.copy(quote), copy.deepcopy(quote), pickle.loads(pickle.dumps(quote))):
+    for other in (quote.copy(), copy.deepcopy(quote), pickle.loads(pickle.dumps(quote))):
         assert (type(other), other) == (Quote, quote)
         other["text"] = "b"
     assert quote == {"text": ["a"]}
@@ -84,7 +84,23 @@ def test_an_item_is_shown_and_written_as_its_fields() -> None:
         str(Quote(text=[Quote(author="a" * 50)] * 2))
         == f"{{'text': [{{'author': '{'a' * 50}'}},\n          {{'author': '{'a' * 50}'}}]}}"
     )
-    assert json.dumps(Quote(text="a")) == '{"text": "a"}'
+    assert json.dumps(dict(Quote(text="a"))) == '{"text": "a"}'
+
+
+def test_an_item_is_a_mapping_and_no_dict_and_a_set_holds_it() -> None:
+    first, second = Quote(text="a"), Quote(text="a")
+    assert isinstance(first, MutableMapping)
+    assert not isinstance(first, dict)
+    assert (first == second, len({first, second}), first._values) == (True, 2, {"text": "a"})
+    assert (type(Quote), first.pop("text"), dict(first)) == (ItemMeta, "a", {})
+
+
+def test_itemadapter_takes_an_item_as_it_takes_scrapys() -> None:
+    quote = Quote(text="a")
+    adapter = ItemAdapter(quote)
+    adapter["author"] = "b"
+    assert (quote, list(adapter.field_names())) == ({"text": "a", "author": "b"}, ["text", "author"])
+    assert (ItemAdapter.is_item(quote), adapter.get_field_meta("author")) == (True, {"serializer": str})
 
 
 def test_an_item_is_copied_with_or_without_its_values() -> None:

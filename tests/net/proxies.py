@@ -98,7 +98,7 @@ class LoopbackProxy:
 
     async def _forward(self, stream: trio.abc.Stream, head: bytes, url: str) -> None:
         authority, _, path = url.partition("://")[2].partition("/")
-        host, _, port = authority.rpartition(":")
+        host, _, port = authority.partition(":")
         lines = head.replace(url.encode(), b"/" + path.encode(), 1).split(b"\r\n")
         kept = [line for line in lines if not line.lower().startswith((b"proxy-authorization:", b"connection:"))]
         kept.insert(1, b"Connection: close")

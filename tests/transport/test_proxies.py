@@ -72,7 +72,7 @@ async def test_a_plain_request_is_forwarded_with_the_credentials_for_the_proxy_o
             assert head.startswith(b"GET /page?q=1 HTTP/1.1\r\n")
             assert b"\r\nHost: a.example" in head
             assert b"Proxy-Authorization" not in head
-        assert proxy.asked == ["GET http://a.example:80/page?q=1"] * 2
+        assert proxy.asked == ["GET http://a.example/page?q=1"] * 2
         assert all(b"Proxy-Authorization: Basic bWU6cGFzcyB3b3Jk\r\n" in head for head in proxy.heads)
         assert proxy.connected == 1
         await wire.aclose()
@@ -114,7 +114,7 @@ async def test_what_a_request_itself_says_to_the_proxy_goes_to_the_proxy_only(cl
         ):
             head = body_of(await ask(wire, url, through, headers=fields))
             assert b"proxy-authorization" not in head.lower()
-        assert proxy.asked == ["CONNECT a.example:443", "GET http://b.example:80/"]
+        assert proxy.asked == ["CONNECT a.example:443", "GET http://b.example/"]
         await wire.aclose()
 
 

@@ -139,6 +139,8 @@ def _name_of(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> str:
 
 
 def _bases_of(node: ast.ClassDef) -> Iterator[str]:
+    """Yield the names of a class's bases. The name of a base that is not in this file starts with a dot."""
     for base in node.bases:
         plain = base.value if isinstance(base, ast.Subscript) else base  # for example Spider[Quote]
-        yield plain.attr if isinstance(plain, ast.Attribute) else getattr(plain, "id", "")
+        name = plain.attr if isinstance(plain, ast.Attribute) else getattr(plain, "id", "")
+        yield f".{name}" if isinstance(plain, ast.Attribute) or name == node.name else name

@@ -164,6 +164,7 @@ class ScrapyResponse(Response):
     """
 
     __slots__ = ()
+    _is_scrapys = True
 
     def _read(self) -> BodyText:
         if self._decoded is None:

@@ -212,9 +212,13 @@ class Admission:
             record = await self._found(request, mark, source)
             if record is not None:
                 records.append(record)
-                if RequestScheduled in self._events.wanted:
-                    self._events.emit(RequestScheduled(request))
+                self.tell_scheduled(request)
         return records
+
+    def tell_scheduled(self, request: Request) -> None:
+        """Emit the event of an admitted request."""
+        if RequestScheduled in self._events.wanted:
+            self._events.emit(RequestScheduled(request))
 
     def _tell_repeated(self, requests: Iterable[Request]) -> None:
         for request in requests:

@@ -32,6 +32,8 @@ __all__ = ["CRAWLS_OWN", "MAX_PENDING", "Leases", "forget_the_last"]
 MAX_PENDING = 10_000
 """Number of pending requests at which ``start()`` and ``add()`` pause."""
 
+_RESENDS = frozenset({"retry", "backoff"})
+
 CRAWLS_OWN: frozenset[str] = frozenset(
     (
         *("download_latency", "is_start_request", "redirect_reasons", "redirect_times", "redirect_urls", "retry_times"),
@@ -164,6 +166,8 @@ class Leases:
         # Count before the store, because each step stores its statistics and a kill may come before the next step.
         self._count(attempt, then)
         is_here = await self._frontier.replace(attempt.lease, successor)
+        if then.is_new_target or then.reason in _RESENDS:
+            self._admission.tell_scheduled(successor.request)
         if not is_here:
             self._stats.inc("shared/sent_on")
             self._state.left(1)

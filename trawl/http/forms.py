@@ -1,8 +1,10 @@
 """Requests that send a form. The form is given by names and values, or is a form on a page.
 
-The form on a page is read with the rules of browsers (HTML, 4.10.21.4: constructing the entry list). ``form2request``
-0.2 does not follow these rules. It sends disabled controls and buttons, leaves out controls that name the form with
-``form=``, always encodes in UTF-8, does not convert an IDN, and takes 1.7 s for 4,000 nested selects.
+The form on a page is read with the rules of browsers (HTML, 4.10.21.4: constructing the entry list), and in a spider
+that was moved from Scrapy with the rules of Scrapy 2.19 (:func:`_scrapys_entries`), so that it sends the same fields.
+``form2request`` 0.2 does not follow the rules of browsers. It sends disabled controls and buttons, leaves out controls
+that name the form with ``form=``, always encodes in UTF-8, does not convert an IDN, and takes 1.7 s for 4,000 nested
+selects.
 
 Only the package's ``__init__`` imports this module.
 """
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import attrs
 from lxml import etree
+from lxml.html import FormElement
 
 from trawl.http.content import parse_content_type
 from trawl.http.encodings import codec_of, encode, output_codec
@@ -122,13 +125,56 @@ def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element |
         number = int(wanted["nr"])
         if 0 <= number < len(controls):
             return controls[number]
-    attributes = {name: str(value) for name, value in wanted.items() if name != "nr"}
+    return _with_attributes(form, {name: value for name, value in wanted.items() if name != "nr"})
+
+
+def _with_attributes(form: Element, wanted: Mapping[str, str | int]) -> Element:
     found = [
-        control for control in form.iter() if all(control.get(name) == value for name, value in attributes.items())
+        control for control in form.iter() if all(control.get(name) == str(value) for name, value in wanted.items())
     ]
     if len(found) != 1:
         raise ValueError(f"{len(found)} elements of the form have the clickdata {dict(wanted)!r}: exactly one should")
     return found[0]
+
+
+def _scrapys_entries(form: FormElement) -> Iterator[tuple[str, str | list[str]]]:
+    """Yield the names and values of the form as Scrapy does, without its buttons: disabled controls are sent too."""
+    for control in form.iterdescendants("input", "select", "textarea"):
+        name = control.get("name")
+        kind = _type_of(control) if control.tag == "input" else ""
+        is_checkable = kind in {"checkbox", "radio"}
+        if not name or kind in _NOT_SENT - {"button"} or (is_checkable and control.get("checked") is None):
+            continue
+        if control.tag == "select":
+            options = list(control.iterdescendants("option"))
+            chosen = [option for option in options if option.get("selected") is not None]
+            enabled = [option for option in options if option.get("disabled") is None]
+            is_multiple = control.get("multiple") is not None
+            sent = chosen if is_multiple else chosen[-1:] or enabled[:1] or options[:1]
+            if sent or is_multiple:  # an empty list counts as a field
+                yield name, [option.get("value", (option.text or "").strip()) for option in sent]
+        else:
+            value: Any = getattr(control, "value", None)
+            yield name, value or ""
+
+
+def _scrapys_button(form: FormElement, wanted: Mapping[str, str | int] | None) -> list[tuple[str, str]]:
+    """Return the field of the clicked button as Scrapy chooses it, like :func:`_clicked`.
+
+    Raises:
+        ValueError: If no element or several elements have the wanted attributes.
+    """
+    buttons = [button for button in form.iterdescendants("input", "button") if _is_button(button)]
+    if not buttons:
+        return []
+    button: Element = buttons[0]
+    if wanted is not None:
+        fields: list[Element] = list(form.inputs)
+        number = wanted.get("nr")
+        is_numbered = isinstance(number, int) and -len(fields) <= number < len(fields)
+        button = fields[int(number or 0)] if is_numbered else _with_attributes(form, wanted)
+    name = button.get("name")
+    return [] if name is None else [(name, button.get("value") or "")]
 
 
 def _written(form: Element, button: Element | None, name: str) -> str:
@@ -221,11 +267,13 @@ def _type_of(control: Element) -> str:
 
 def _selected(select: _Control) -> list[str]:
     """Return the values of a select's selected options, or of its first option if one is required (HTML, 4.10.7)."""
-    options = [option for option in select.options if option.get("disabled") is None]
-    chosen = [option for option in options if option.get("selected") is not None]
+    enabled = [option for option in select.options if option.get("disabled") is None]
+    chosen = [option for option in select.options if option.get("selected") is not None]
     if select.element.get("multiple") is None:
-        chosen = chosen[-1:] or options[:1]
-    return [option.get("value", " ".join(_text(option).split())) for option in chosen]
+        chosen = chosen[-1:] or enabled[:1]
+    # A disabled option may be selected, and is not sent.
+    sent = [option for option in chosen if option.get("disabled") is None]
+    return [option.get("value", " ".join(_text(option).split())) for option in sent]
 
 
 def _text(element: Element) -> str:
@@ -325,6 +373,8 @@ class FormRequest(Request):
     ) -> Self:
         """Return the request that a browser would send for a form on a page, including hidden fields.
 
+        For a page of a spider that was moved from Scrapy, the fields are those that Scrapy sends.
+
         The form's ``enctype`` decides the format of the body. File controls are sent without a file.
 
         The form is selected by its name ``formname``, its id ``formid``, a query (``formxpath`` or ``formcss``) for the
@@ -350,10 +400,15 @@ class FormRequest(Request):
         """
         form = _find_form(response, formname, formid, formnumber, formxpath, formcss)
         given = list(_pairs(formdata or ()))
-        button = None if dont_click else _clicked(form, clickdata)
+        button: Element | None = None
         names = {name for name, _ in given}
-        fields: list[tuple[str, Field | None]] = [entry for entry in _entries_of(form) if entry[0] not in names]
-        fields += [entry for entry in _of_button(button) if entry[0] not in names] if button is not None else []
+        if response._is_scrapys and isinstance(form, FormElement):
+            entries = [*_scrapys_entries(form), *([] if dont_click else _scrapys_button(form, clickdata))]
+            given = [pair for pair in given if pair[1] is not None]
+        else:
+            button = None if dont_click else _clicked(form, clickdata)
+            entries = [*_entries_of(form), *(_of_button(button) if button is not None else ())]
+        fields: list[tuple[str, Field | None]] = [entry for entry in entries if entry[0] not in names]
         fields += given
         options.setdefault("method", _written(form, button, "method"))
         if str(options["method"]).upper() not in {"GET", "POST"}:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FINGERPRINT_BYTES",
+    "NO_CALLBACK",
     "Callback",
     "Cookies",
     "Extras",
@@ -613,6 +614,17 @@ def _encoded(url: Any, body: Any, encoding: str, flags: object) -> tuple[Any, An
         raise ValueError(f"there is no encoding {encoding!r}") from None
     url = with_legacy_query(url, codec) if isinstance(url, str) else url
     return url, body.encode(codec) if isinstance(body, str) else body
+
+
+def NO_CALLBACK(*args: Any, **kwargs: Any) -> NoReturn:
+    """The callback of a request that is only fetched, with ``spider.fetch()`` or ``engine.download_async()``.
+
+    Middleware may compare ``request.callback`` with it.
+
+    Raises:
+        RuntimeError: Always, because nothing should call it.
+    """
+    raise RuntimeError("NO_CALLBACK is the callback of a request that is only fetched, and was called")
 
 
 def _copied(cookies: Any) -> _Cookies:

@@ -210,6 +210,7 @@ class Response:
         "url",
     )
     _parsed_as: SelectorType | None = None  # None: decided by the content
+    _is_scrapys: bool = False
     if not TYPE_CHECKING:
         certificate = Unsupported(
             "certificates are verified (DOWNLOAD_VERIFY_CERTIFICATES); Python's ssl.get_server_certificate() reads one"

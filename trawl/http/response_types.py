@@ -80,6 +80,7 @@ class TextResponse(Response, metaclass=_ByContent):
     __slots__ = ()
     kinds: frozenset[str] = frozenset({"html", "xml", "json", "text"})
     _essence = "text/plain"
+    _is_scrapys = True
 
     def __init__(
         self,

@@ -248,41 +248,52 @@ class Settings(Mapping[str, Any]):
     example to ``get``. In a crawl that was moved from Scrapy (``SCRAPY_COMPAT``), an unknown name gives None, as in
     Scrapy.
 
+    ``Settings(values)`` makes changeable settings, as in Scrapy, for tests and scripts. Its values are checked when a
+    crawl loads them, and an iteration has only the values that were set.
+
+    Attributes:
+        is_changeable: Whether these settings can be changed. The settings of a crawl can't.
+
     >>> from trawl.settings import Layer, load
     >>> settings = load(Layer("settings", {"DOWNLOAD_DELAY": 0.5}))
     >>> settings["DOWNLOAD_DELAY"], settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"), settings.get("MY_OWN", "none")
     (0.5, 1, 'none')
     """
 
-    __slots__ = ("_answers_none", "_own", "_sections", "_sources", "_values")
+    __slots__ = ("_answers_none", "_own", "_sections", "_sources", "_values", "is_changeable")
     if not TYPE_CHECKING:
         attributes = Unsupported(_SOURCES)
         getpriority = Unsupported(_SOURCES)
         getwithbase = Unsupported("`settings[NAME]` has your values, without the built-in values")
-        set = Unsupported(_FIXED)
-        setdict = Unsupported(_FIXED)
         setmodule = Unsupported(_FIXED)
         add_to_list = Unsupported(_FIXED)
         freeze = Unsupported("they never change")
         frozencopy = Unsupported("they never change, and need no copy")
-        copy = Unsupported("write dict(settings)")
 
     def __init__(
         self,
-        sections: Mapping[type[msgspec.Struct], msgspec.Struct],
-        sources: Mapping[str, str],
+        sections: Mapping[type[msgspec.Struct], msgspec.Struct] | Mapping[str, Any] | None = None,
+        sources: Mapping[str, str] | str | int = "project",
         own: Mapping[str, Any] | None = None,
+        *,
+        priority: str | int = "project",
     ) -> None:
-        self._sections = dict(sections)
+        self.is_changeable: bool = isinstance(sources, str | int)
+        if isinstance(sources, str | int):  # Settings(values, priority), as in Scrapy
+            given: Mapping[Any, Any] = sections or {}
+            own, sources = given, {}
+            sections = {section.value: section.value() for section in SECTIONS}
+        by_kind: Mapping[Any, Any] = sections or {}
+        self._sections: dict[type[msgspec.Struct], msgspec.Struct] = dict(by_kind)
         self._sources = dict(sources)
         self._values = {
             name: getattr(section, field)
-            for kind, section in sections.items()
+            for kind, section in self._sections.items()
             for field, name in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
         }
-        self._own: Mapping[str, Any] = dict(own or {})
+        self._own: dict[str, Any] = dict(own or {})
         self._values.update(self._own)
-        self._answers_none = bool(self._values.get("SCRAPY_COMPAT"))
+        self._answers_none = self.is_changeable or bool(self._values.get("SCRAPY_COMPAT"))
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -300,10 +311,10 @@ class Settings(Mapping[str, Any]):
         return self._values.get(name, default)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return iter(self._own if self.is_changeable else self._values)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._own if self.is_changeable else self._values)
 
     def of(self, kind: type[S]) -> S:
         """Return the section of this class.
@@ -331,6 +342,29 @@ class Settings(Mapping[str, Any]):
         return self._sources.get(name, DEFAULT)
 
     # Scrapy's accessors.
+
+    def set(self, name: str, value: Any, priority: str | int = "project") -> None:
+        """Set a value of changeable settings.
+
+        Raises:
+            TypeError: For the settings of a crawl, which never change.
+        """
+        if not self.is_changeable:
+            raise TypeError(_FIXED)
+        self._values[name] = self._own[name] = value
+
+    __setitem__ = set
+
+    def copy(self) -> Settings:
+        """Return changeable settings with the same values."""
+        return Settings(dict(self))
+
+    def setdict(self, values: Mapping[str, Any], priority: str | int = "project") -> None:
+        """Set several values, like :meth:`set`."""
+        for name, value in values.items():
+            self.set(name, value)
+
+    update = setdict
 
     def getbool(self, name: str, default: Any = _ABSENT) -> bool:
         """Return the value as a bool; the strings "0", "false", "no", "off", "none" and "" are False."""

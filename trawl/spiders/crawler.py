@@ -14,6 +14,7 @@ import hashlib
 import inspect
 import json
 import logging
+import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -32,6 +33,7 @@ from trawl.events import (
     RequestDropped,
     RequestScheduled,
     RequestSent,
+    ResponseAccepted,
     ResponseReceived,
     SpiderError,
 )
@@ -119,10 +121,10 @@ EVENT_SIGNALS: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, obje
     "request_dropped": (RequestDropped, lambda event: {"request": event.request}),
     "request_reached_downloader": (RequestSent, lambda event: {"request": event.request}),
     "request_scheduled": (RequestScheduled, lambda event: {"request": event.request}),
-    **dict.fromkeys(
-        ("response_downloaded", "response_received"),
-        (ResponseReceived, lambda event: {"request": event.response.request, "response": event.response}),
-    ),
+    **{
+        signal: (event, lambda event: {"request": event.response.request, "response": event.response})
+        for signal, event in (("response_downloaded", ResponseReceived), ("response_received", ResponseAccepted))
+    },
     "spider_error": (
         SpiderError,
         lambda event: {"failure": Failure(event.error), "response": event.response},
@@ -151,14 +153,21 @@ NOT_SENT: Mapping[str, str] = {
 
 
 class CrawlerSignals:
-    """The signals of one crawl: :data:`BEGIN_AND_END`, :data:`EVENT_SIGNALS` and :data:`IDLE`."""
+    """The signals of one crawl: :data:`BEGIN_AND_END`, :data:`EVENT_SIGNALS` and :data:`IDLE`.
 
-    __slots__ = ("_events", "_receivers", "_spider")
+    As in Scrapy, receivers that were connected with ``pydispatch.dispatcher`` are called too.
+
+    Args:
+        sender: The crawler, which receivers get as ``sender``.
+    """
+
+    __slots__ = ("_events", "_receivers", "_sender", "_spider")
     if not TYPE_CHECKING:
         send_catch_log = Unsupported("your own signals are not sent: call the receivers yourself")
         send_catch_log_async = send_catch_log_deferred = send_catch_log
 
-    def __init__(self) -> None:
+    def __init__(self, sender: object = None) -> None:
+        self._sender = sender
         self._receivers: list[tuple[str, Callable[..., Any]]] = []
         self._events: Events | None = None
         self._spider: object = None
@@ -176,8 +185,7 @@ class CrawlerSignals:
             UsageError: If trawl does not send the signal, or the receiver is ``async`` for a signal whose receivers are
                 not awaited. The message names the replacement.
         """
-        if isinstance(signal, str) and signal in NOT_SENT:
-            raise UsageError(f"trawl does not send the signal {signal}: {NOT_SENT[signal]}")
+        _check_sent(signal)
         if not isinstance(signal, str) or signal not in BEGIN_AND_END | EVENT_SIGNALS.keys() | {IDLE}:
             known = ", ".join(sorted(BEGIN_AND_END | EVENT_SIGNALS.keys() | {IDLE}))
             raise UsageError(
@@ -202,11 +210,20 @@ class CrawlerSignals:
         self._receivers = [pair for pair in self._receivers if pair[0] != signal]
 
     def bind(self, events: Events, spider: object) -> None:
-        """Set the events and the spider of the crawl. Must be called before the first event is sent."""
+        """Set the events and the spider of the crawl. Must be called before the first event is sent.
+
+        Raises:
+            UsageError: If ``pydispatch`` has a receiver for a signal that trawl does not send.
+        """
         self._events, self._spider = events, spider
+        for signal in NOT_SENT if self._dispatched("") is not None else ():
+            if self._dispatched(signal):
+                _check_sent(signal)
         for signal, receiver in self._receivers:
             if signal in EVENT_SIGNALS:
                 self._listen(events, signal, receiver)
+        for signal in EVENT_SIGNALS if self._dispatched("") is not None else ():
+            self._listen(events, signal, None)
 
     async def send(self, signal: str, **given: object) -> list[Exception]:
         """Call the receivers of a signal in order, and wait until they return. A checkpoint only if a receiver awaits.
@@ -216,12 +233,11 @@ class CrawlerSignals:
             for :data:`IDLE`.
         """
         errors: list[Exception] = []
-        for wanted, receiver in list(self._receivers):
-            if wanted != signal:
-                continue
+        own = [receiver for wanted, receiver in self._receivers if wanted == signal]
+        for receiver in (*own, *(self._dispatched(signal) or ())):
             try:
                 with contained:
-                    result = receiver(**accepted(receiver, {"signal": signal, "sender": self, **given}))
+                    result = receiver(**accepted(receiver, {"signal": signal, "sender": self._sender, **given}))
                     if inspect.isawaitable(result):
                         await result
             except Exception as error:
@@ -232,22 +248,39 @@ class CrawlerSignals:
 
     def is_heard(self, signal: str) -> bool:
         """Return whether a signal has a receiver."""
-        return any(wanted == signal for wanted, _ in self._receivers)
+        return any(wanted == signal for wanted, _ in self._receivers) or bool(self._dispatched(signal))
 
-    def _listen(self, events: Events, signal: str, receiver: Callable[..., Any]) -> None:
+    def _dispatched(self, signal: str) -> list[Callable[..., Any]] | None:
+        """Return the receivers of ``pydispatch`` for a signal; None if no code has imported that package."""
+        dispatcher: Any = sys.modules.get("pydispatch.dispatcher")
+        if dispatcher is None:
+            return None
+        return list(dispatcher.liveReceivers(dispatcher.getAllReceivers(self._sender, signal)))
+
+    def _listen(self, events: Events, signal: str, connected: Callable[..., Any] | None) -> None:
+        """Call a receiver at each event of a signal. None stands for all receivers of ``pydispatch``."""
         kind, arguments = EVENT_SIGNALS[signal]
 
         def hear(event: Event) -> None:
-            if (signal, receiver) not in self._receivers:
-                return
-            given = {**arguments(event), "spider": self._spider, "signal": signal, "sender": self}
-            try:
-                with contained:
-                    receiver(**accepted(receiver, given))
-            except Exception:
-                logger.exception(_FAILED, signal, receiver)
+            if connected is None:
+                receivers = self._dispatched(signal) or []
+            else:
+                receivers = [connected] if (signal, connected) in self._receivers else []
+            for receiver in receivers:
+                given = {**arguments(event), "spider": self._spider, "signal": signal, "sender": self._sender}
+                try:
+                    with contained:
+                        receiver(**accepted(receiver, given))
+                except Exception:
+                    logger.exception(_FAILED, signal, receiver)
 
         events.listen(kind, hear)
+
+
+def _check_sent(signal: object) -> None:
+    """Raise a UsageError with the replacement of a signal that trawl does not send."""
+    if isinstance(signal, str) and signal in NOT_SENT:
+        raise UsageError(f"trawl does not send the signal {signal}: {NOT_SENT[signal]}")
 
 
 def accepted(receiver: Callable[..., Any], given: Mapping[str, object]) -> Mapping[str, object]:
@@ -418,7 +451,7 @@ class Crawler:
         self.spidercls: type[Any] = spidercls
         self.spider: Any = None
         self.engine: CrawlerEngine = CrawlerEngine()
-        self.signals: CrawlerSignals = CrawlerSignals()
+        self.signals: CrawlerSignals = CrawlerSignals(self)
         self.request_fingerprinter: Any = RequestFingerprinter(self)
 
     def bind(self, crawl: RunningCrawl) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import types
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, MutableMapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
 
 import attrs
@@ -96,7 +96,7 @@ def make_check(kind: Any) -> Check:
         )
     if hasattr(kind, "model_validate"):
         return _by_pydantic(kind)
-    if issubclass(kind, dict) and not is_typeddict(kind):
+    if not is_typeddict(kind) and issubclass(kind, MutableMapping):
         return _instances_of(kind)
     return _by_msgspec(kind)
 

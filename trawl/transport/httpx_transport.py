@@ -475,7 +475,7 @@ class HttpxTransport:
             httpcore.URL(
                 scheme=parsed.scheme.encode(),
                 host=host.encode("ascii"),
-                port=parsed.port,
+                port=None if (parsed.scheme, parsed.port) == ("http", 80) else parsed.port,  # RFC 9110, 4.2.3
                 target=parsed.path.encode("ascii"),
             ),
             headers=fields,
