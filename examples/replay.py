@@ -41,7 +41,7 @@ class Books(trawl.Spider):
 
 def replay(*archives: str) -> None:
     """Run the spider on the responses in these archives."""
-    sim = simulate(Books, SimulatedWeb.from_warc(*archives, latency=0.2), {"DEPTH_LIMIT": 2})
+    sim = simulate(Books, SimulatedWeb.from_warc(*archives), {"DEPTH_LIMIT": 2})
     for item in sim.items:
         print(json.dumps(item, ensure_ascii=False))
     for send in sim.sends:

@@ -446,7 +446,9 @@ def _archive(
         return nullcontext(lambda transport: transport)
     from trawl.transport.warc import open_archive  # noqa: PLC0415 - for crawls with an archive
 
-    return open_archive(wired.warc_file, wired.warc_max_bytes, blocking=blocking, now_utc=now_utc)
+    return open_archive(
+        wired.warc_file, wired.warc_max_bytes, blocking=blocking, now_utc=now_utc, has_bodies=wired.warc_bodies
+    )
 
 
 def _middleware(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 from rich.console import Console
 
 from tests.cli.simulated import FOLLOWER
 from trawl.cli import main
-from trawl.cli.simulate import comparison_table, rates_table
-from trawl.testing import Send, Simulation
+from trawl.cli.simulate import comparison_table, fit_words, rates_table
+from trawl.testing import RateLimit, Send, Simulation
+from trawl.testing.warc import HostFit
 
 WEB = """
 [hosts."a.example"]
@@ -198,3 +201,52 @@ def test_a_crawl_that_reaches_for_the_world_ends_with_status_1(
     assert main(["simulate", "pages.py", "--web", "web.toml"]) == 1
     errors = capsys.readouterr().err
     assert "would use a real DNS lookup (127.0.0.1)" in errors
+
+
+def test_a_recording_is_simulated_with_other_settings(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "web.toml").write_text(WEB.replace("pages = 5", "pages = 30"))
+    run = ["simulate", "pages.py", "-s", "ROBOTSTXT_OBEY=false", "-s", "RANDOMIZE_DOWNLOAD_DELAY=false"]
+    assert main([*run, "--web", "web.toml", "-s", "DOWNLOAD_DELAY=2", "-s", "WARC_FILE=crawl.warc.gz"]) == 0
+    assert "recorded" not in capsys.readouterr().out
+    assert main([*run, "--web", "crawl.warc.gz", "-s", "DOWNLOAD_DELAY=4"]) == 0
+    output = capsys.readouterr().out
+    assert "\nrecorded: 58 s and 0 refusals\n" in output
+    assert "DOWNLOAD_DELAY=4: 1 min 56 s and 0 refusals\n" in output
+    assert "\nfit of a.example: no limit seen; latency changes by 0% with the load\n" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("x.warc.gz", None, "x.warc.gz: can't be read: No such file or directory"),
+        ("x.warc", "hello", "x.warc is not a WARC file"),
+    ],
+)
+def test_a_recording_that_can_not_be_read_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, content: str | None, words: str
+) -> None:
+    if content is not None:
+        (folder / name).write_text(content)
+    assert main(["simulate", "pages.py", "--web", name]) == 2
+    error = capsys.readouterr().err
+    assert words in " ".join(error.split())
+    assert len(error.splitlines()) == 1
+
+
+def test_the_words_of_a_fit_say_what_is_not_sure() -> None:
+    fit = HostFit(
+        host="a.example",
+        sends=1000,
+        refusals=40,
+        limit=RateLimit(2, 5),
+        rates=(1.5, 2.5),
+        misjudged=3,
+        left_out=7,
+        drift=0.042,
+    )
+    assert fit_words(fit) == (
+        "fit of a.example: limit 1.5/s to 2.5/s, 5 at once; explains all but 3 of 1,000 responses; latency changes by "
+        "4% with the load; 7 earlier responses of the same requests not replayed"
+    )
+    assert "limit 1.5/s or more, 5 at once" in fit_words(attrs.evolve(fit, rates=(1.5, math.inf)))
+    assert "no limit, 40 refusals" in fit_words(attrs.evolve(fit, limit=None))

@@ -84,7 +84,7 @@ def test_a_crawl_is_written_down_and_replays(tmp_path: Path) -> None:
     first = simulate(spider, shop(), settings=settings)
     path = tmp_path / "crawl-00001.warc.gz"
     written = records(path)
-    assert len(written) == 2 * len(first.sends)
+    assert len(written) == 3 * len(first.sends)
     assert [url for kind, url, _ in written if kind == "response"] == [send.url for send in first.sends]
     again = simulate(spider, SimulatedWeb.from_warc(path))
     assert again.items == first.items
@@ -133,14 +133,14 @@ def test_bodies_are_kept_decompressed_and_what_identifies_us_is_not_kept(tmp_pat
 
 def test_a_new_file_is_begun_at_a_size_and_none_is_touched_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "x-00002.warc.gz").write_bytes(b"mine")
-    files = WarcWriter(str(tmp_path / "x.warc.gz"), 1000)
+    files = WarcWriter(str(tmp_path / "x.warc.gz"), 1500)
     entry = WarcEntry(Request("http://a.example/"), Response("http://a.example/", 200, body=b"x"), STARTED_UTC)
     files.write([entry] * 3)
     files.close()
     assert left_in(tmp_path)[:3] == ["x-00001.warc.gz", "x-00002.warc.gz", "x-00003.warc.gz"]
     assert (tmp_path / "x-00002.warc.gz").read_bytes() == b"mine"
     both = [records(tmp_path / f"x-0000{number}.warc.gz") for number in (1, 3)]
-    assert len(both[0]) + len(both[1]) == 6
+    assert len(both[0]) + len(both[1]) == 9
 
 
 class Wire:
@@ -179,7 +179,7 @@ async def test_what_ends_together_is_written_together(tmp_path: Path, autojump_c
             nursery.start_soon(archive.send, Request(f"http://a.example/{number}"), lambda: None)
     files.close()
     assert blocking.runs <= 2
-    assert len(records(tmp_path / "x-00001.warc")) == 40
+    assert len(records(tmp_path / "x-00001.warc")) == 60
 
 
 async def test_a_send_that_is_cancelled_while_it_is_written_down_is_written_at_the_end(
@@ -195,7 +195,7 @@ async def test_a_send_that_is_cancelled_while_it_is_written_down_is_written_at_t
             await archive.send(Request("http://a.example/"), lambda: None)
         await archive.aclose()
     assert wire.is_closed
-    assert len(records(tmp_path / "x-00001.warc")) == 2
+    assert len(records(tmp_path / "x-00001.warc")) == 3
 
 
 def test_what_went_to_a_file_is_copied_from_there_and_left_out_when_it_is_gone(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ async def exchange(
     path = folder / "x-00001.warc.gz"
     with path.open("rb") as file:
         blocks = [record.raw_stream.read() for record in ArchiveIterator(file, no_record_parse=True)]
-    assert len(records(path)) == 2  # whose digests are checked
+    assert len(records(path)) == 3  # whose digests are checked
     replay = SimulatedWeb.from_warc(path).transport()
     again = await replay.send(Request(urls[0], method=method), lambda: None)
     assert (type(again.error), str(again.error)) == (type(outcome.error), str(outcome.error))

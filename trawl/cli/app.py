@@ -417,11 +417,18 @@ def version() -> None:
         "trawl simulate shop.py --web a.toml -s DOWNLOAD_DELAY=1 -s DOWNLOAD_DELAY=2",
         "trawl simulate quotes.py --web web.toml --plot rates.svg",
         "trawl simulate quotes.py --web web.toml --timeline --svg sends.svg",
+        "trawl simulate quotes.py --web crawl.warc.gz -s CONCURRENT_REQUESTS=8",
     ),
 )
 def simulate(
     spider: SpiderArgument,
-    web: Annotated[str, typer.Option(metavar="FILE.toml", help="The simulated web: hosts, latencies, limits, pages.")],
+    web: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="The simulated web: hosts, latencies, limits, pages (.toml), or a recording (.warc.gz).",
+        ),
+    ],
     setting: Annotated[
         list[str],
         typer.Option(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -27,7 +29,11 @@ from trawl.testing.sends import REFUSALS
 from trawl.testing.simulation import Simulation
 from trawl.tracebacks import describe_error
 
-__all__ = ["comparison_table", "figures", "groups_of", "simulate_command"]
+if TYPE_CHECKING:
+    from trawl.testing.warc import HostFit, Recording
+    from trawl.testing.web import SimulatedWeb
+
+__all__ = ["comparison_table", "figures", "fit_words", "groups_of", "simulate_command"]
 
 _BETWEEN_PAIRS = re.compile(r"\s+(?=[A-Z][A-Z0-9_]*=)")
 
@@ -102,7 +108,8 @@ def simulate_command(
             if plot is not None:
                 _check_picture(plot)
             groups = groups_of(settings)
-            simulations = _simulated(target, web, groups, arguments, seed)
+            simulated_web = _loaded(web)
+            simulations = _simulated(target, simulated_web, groups, arguments, seed)
             labels = [" ".join(group) or "unchanged" for group in groups]
             if svg is not None:
                 _draw(simulations, labels, svg, Simulation.to_svg)
@@ -120,6 +127,8 @@ def simulate_command(
         for simulation in simulations:
             simulation.timeline()
     _print_tables(simulations, labels, console)
+    if simulated_web.recording is not None:
+        _print_recording(simulated_web.recording, simulations, labels, console)
     failures = [describe_error(error) for simulation in simulations for error in simulation.errors]
     if failures:
         words = f"{counted(len(failures), 'error')} in the spider: {'; '.join(dict.fromkeys(failures))}"
@@ -127,13 +136,17 @@ def simulate_command(
     return max([FAILED if failures else OK, *(exit_status(simulation.reason) for simulation in simulations)])
 
 
+def _loaded(web: str) -> SimulatedWeb:
+    from trawl.testing.web_file import load_web  # noqa: PLC0415  # `trawl --help` needs no engine
+
+    return load_web(web)
+
+
 def _simulated(
-    target: str, web_file: str, groups: Sequence[Sequence[str]], arguments: Sequence[str], seed: int
+    target: str, web: SimulatedWeb, groups: Sequence[Sequence[str]], arguments: Sequence[str], seed: int
 ) -> list[Simulation]:
     from trawl.testing.simulation import simulate as run  # noqa: PLC0415  # `trawl --help` needs no engine
-    from trawl.testing.web_file import load_web  # noqa: PLC0415
 
-    web = load_web(web_file)
     spider = load_spider(target)
     values = spider_arguments(arguments)
     unwritten = Layer("simulate", {"FEEDS": {}})
@@ -174,6 +187,43 @@ def _print_tables(simulations: Sequence[Simulation], labels: Sequence[str], cons
         rates = rates_table(simulation, console.width, is_ascii=console.options.ascii_only)
         if rates is not None:
             console.print(rates)
+
+
+def _print_recording(
+    recording: Recording, simulations: Sequence[Simulation], labels: Sequence[str], console: Console
+) -> None:
+    """Print the result beside the recorded crawl, and how well the simulated hosts fit it."""
+
+    def words(elapsed: float, refusals: int) -> str:
+        return f"{duration_words(elapsed)} and {counted(refusals, 'refusal')}"
+
+    lines = [f"recorded: {words(recording.elapsed, recording.refusals)}"]
+    for simulation, label in zip(simulations, labels, strict=True):
+        refusals = sum(send.status in REFUSALS for send in simulation.sends)
+        lines.append(f"{label}: {words(simulation.elapsed, refusals)}")
+    lines += [fit_words(fit) for fit in recording.fits[:MAX_SCOPES]]
+    if len(recording.fits) > MAX_SCOPES:
+        lines.append(f"and {counted(len(recording.fits) - MAX_SCOPES, 'more host')}")
+    for line in lines:
+        console.print(printable(line), soft_wrap=True, markup=False, highlight=False)
+
+
+def fit_words(fit: HostFit) -> str:
+    """Return a sentence about how well a simulated host fits its recording."""
+    parts = []
+    if fit.limit is None:
+        parts.append(f"no limit, {counted(fit.refusals, 'refusal')}" if fit.refusals else "no limit seen")
+    else:
+        low, high = fit.rates
+        rates = rate_words(fit.limit.rate) if high == low else f"{rate_words(low)} or more"
+        if low < high < math.inf:
+            rates = f"{rate_words(low)} to {rate_words(high)}"
+        parts.append(f"limit {rates}, {fit.limit.burst:g} at once")
+        parts.append(f"explains all but {fit.misjudged} of {counted(fit.sends, 'response')}")
+    parts.append(f"latency changes by {fit.drift:.0%} with the load")
+    if fit.left_out:
+        parts.append(f"{counted(fit.left_out, 'earlier response')} of the same requests not replayed")
+    return f"fit of {fit.host}: {'; '.join(parts)}"
 
 
 MAX_CELLS = 60

@@ -26,6 +26,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from itertools import chain, repeat
 
 import trio
 
@@ -126,6 +127,18 @@ class _Write:
         if answer and answer is not True:
             self.asked_at, self.opens_at = now, answer
         return answer
+
+    @property
+    def charges(self) -> list[tuple[int, float, str]]:
+        """Slot (0 for none), amount and name of each scope that is charged."""
+        scopes, slots = self._attempt.scopes, chain(self._attempt.slots, repeat(0))
+        pairs = zip(scopes, slots, strict=False)
+        return [(slot, 1.0 if amount is None else amount, scope) for (scope, amount), slot in pairs]
+
+    @property
+    def sent_at(self) -> float | None:
+        """Event loop time of the send; None if the request was not sent."""
+        return self._attempt.sent_at
 
     def had_new_connection(self, request: Request) -> None:
         """Record that ``request``, which the middleware made, needs no new connection any more."""

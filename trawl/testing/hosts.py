@@ -16,8 +16,10 @@ from typing import Any
 import attrs
 from attrs import validators
 
+from trawl import errors
 from trawl.errors import ConnectFailed, ConnectTimeout, DownloadError
 from trawl.http import Headers, Request, host_scope, normalize_url
+from trawl.settings.check import nearest
 from trawl.testing.limits import RateLimit
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "check_failure",
     "check_latency",
     "draw_seconds",
+    "failure_named",
     "make_failure",
     "make_page",
     "make_redirect",
@@ -101,6 +104,35 @@ class SimulatedResponse:
     error: Failure | None = attrs.field(default=None, kw_only=True, validator=validators.optional(check_failure))
     flags: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     protocol: str = attrs.field(default="HTTP/1.1", kw_only=True)
+
+
+_NOT_OF_THE_WIRE = (
+    DownloadError,
+    errors.AddressRefused,
+    errors.BodyNotWritten,
+    errors.SoftBlocked,
+    errors.TooManyRedirects,
+)
+
+
+def failure_named(name: str | None) -> type[DownloadError] | None:
+    """Return the download error with this name in :mod:`trawl.exceptions`; None without a name.
+
+    Raises:
+        ValueError: If there is no such error. The message suggests the nearest name.
+    """
+    if name is None:
+        return None
+    kinds = {
+        kind.__name__: kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, DownloadError) and kind not in _NOT_OF_THE_WIRE
+    }
+    if name not in kinds:
+        close = nearest(name, kinds)
+        hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(kinds))}"
+        raise ValueError(f"{name!r} is not a download error: {hint}")
+    return kinds[name]
 
 
 def make_failure(failure: Failure, cause: str, url: str, method: str) -> DownloadError:

@@ -8,14 +8,19 @@ creates its own buckets. The headers use the dialects that throttling parses. Ti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from itertools import groupby
+from operator import itemgetter
 
 import attrs
 from attrs import validators
 
-__all__ = ["DIALECTS", "LimitState", "RateLimit", "TokenBucket"]
+from trawl.http import Headers
+
+__all__ = ["DIALECTS", "LimitState", "RateLimit", "TokenBucket", "announced_limit", "fit_limit"]
 
 
 @attrs.frozen
@@ -209,3 +214,78 @@ class TokenBucket:
         if now > self._at:
             self._tokens = min(float(self.limit.burst), self._tokens + (now - self._at) * self.rate)
             self._at = now
+
+
+MAX_FITTED = 1_000
+"""Maximum number of responses that a limit is fitted to, the latest."""
+
+_BURSTS = (*range(1, 16), 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200)  # sizes of buckets that are tried
+_RATES = [0.5 * 1.1**step for step in range(50)]  # rates that are tried first, as multiples of the mean rate
+
+
+def fit_limit(sends: Sequence[tuple[float, bool]]) -> tuple[RateLimit, tuple[float, float], int]:
+    """Return the token bucket that explains most responses. If there are several, the smallest with the middle rate.
+
+    Args:
+        sends: The time of each send, in seconds, and whether it was refused, in order.
+
+    Returns:
+        The limit, the lowest and the highest rate that explain as many responses (``inf`` if nothing shows it), and the
+        number of responses that the limit does not explain: it would refuse a request that was served, or serve a
+        request that was refused.
+    """
+    latest = sends[-MAX_FITTED:]
+    served = sum(not is_refused for _, is_refused in latest) or 1
+    mean = served / ((latest[-1][0] - latest[0][0]) or 1.0)
+    rates = [mean * each for each in _RATES]
+    _, burst, rate = min((_misjudged(latest, rate, burst), burst, rate) for burst in _BURSTS[::3] for rate in rates)
+    bursts: Iterable[int] = _BURSTS
+    for zoom in (0.1, 0.02, 0.004):  # the largest difference from the best rate so far
+        tried = [rate * (1 + zoom * step / 10) for step in range(-10, 11)]
+        least, burst, rate = min((_misjudged(latest, each, burst), burst, each) for burst in bursts for each in tried)
+        bursts = {max(1, round(burst * (1 + step / 20))) for step in range(-5, 6)}
+        rates += tried
+    fits = [(each, _misjudged(latest, each, burst) == least) for each in sorted(rates)]
+    runs = [[each for each, _ in run] for is_best, run in groupby(fits, itemgetter(1)) if is_best]
+    low, *_, high = max(runs, key=len) * 2
+    highest = math.inf if high == mean * _RATES[-1] else high
+    rate = low if highest == math.inf else math.sqrt(low * high)
+    return RateLimit(rate, burst), (low, highest), _misjudged(latest, rate, burst)
+
+
+def _misjudged(sends: Sequence[tuple[float, bool]], rate: float, burst: float) -> int:
+    """Return how many responses of a bucket would differ. After each difference, the bucket is corrected."""
+    tokens, last, wrong = burst, sends[0][0], 0
+    for at, is_refused in sends:
+        tokens = min(burst, tokens + (at - last) * rate)
+        last = at
+        if is_refused == (tokens >= 1.0 - NEARLY):
+            wrong += 1
+            tokens = 1.0 - is_refused * 2 * NEARLY
+        if not is_refused:
+            tokens -= 1.0
+    return wrong
+
+
+_POLICY = re.compile(r"(q=)?(\d{1,15});\s*w=(\d{1,15})")
+
+
+def announced_limit(responses: Iterable[Headers]) -> RateLimit | None:
+    """Return the limit in the ``RateLimit`` headers of the last response that has one; None if there is none.
+
+    If there are several policies, the one with the lowest rate counts.
+    """
+    limit: RateLimit | None = None
+    for headers in responses:
+        for name in ("RateLimit-Policy", "RateLimit-Limit"):
+            policies = [
+                (int(amount) / int(window), int(amount), bool(named))
+                for named, amount, window in _POLICY.findall(headers.get(name) or "")
+                if int(amount) and int(window)
+            ]
+            if policies:
+                rate, amount, is_named = min(policies)
+                dialect = "draft-03" if name == "RateLimit-Limit" else "draft-10" if is_named else "draft-07"
+                limit = RateLimit(rate, amount, headers=dialect)
+                break
+    return limit

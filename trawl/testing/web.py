@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
 
 import trio
 
@@ -31,7 +30,7 @@ from trawl.testing.hosts import (
 )
 from trawl.testing.limits import RateLimit
 from trawl.testing.transport import SimulatedTransport
-from trawl.testing.warc import read_warcs, replay
+from trawl.testing.warc import Recording, read_recording
 from trawl.transport.resolver import Address
 
 if TYPE_CHECKING:
@@ -54,24 +53,28 @@ class SimulatedWeb:
 
     Attributes:
         latest: The latest run on this web; None before the first run.
+        recording: The recording that the web replays, and how well its hosts fit it; None without a recording.
     """
 
     def __init__(self) -> None:
         self.latest: Simulation | None = None
+        self.recording: Recording | None = None
         self._hosts: dict[str, Host] = {}
         self._pages: dict[str, SimulatedResponse] = {}
         self._sites: set[str] = set()
 
     @classmethod
-    def from_warc(cls, *paths: str | PathLike[str], latency: Latency = 0.0) -> Self:
+    def from_warc(cls, *paths: str | PathLike[str], latency: Latency | None = None) -> Self:
         """Create a web that replays the responses in WARC files, such as the files of ``WARC_FILE``.
 
         A request is matched by its method, URL and body. Requests without an exchange get a 404. If a request has
-        several exchanges, the last one counts. You can add more hosts and pages.
+        several exchanges, the last one counts. Each response takes as long as in the recording, and a host refuses
+        requests as in the recording, if a rate limit explains its refusals (see :attr:`recording`). You can add more
+        hosts and pages.
 
         Args:
             paths: The files.
-            latency: Seconds that each response takes, because the files do not contain times.
+            latency: Seconds that responses take whose times are not in the files; None for the host's median.
 
         Raises:
             ImportError: If warcio is not installed (extra ``warc``).
@@ -79,9 +82,9 @@ class SimulatedWeb:
             ValueError: If a file is not a WARC file.
         """
         web = cls()
-        for host, answers in read_warcs(paths).items():
-            robots = [answer for (_, url, _), answer in answers.items() if urlsplit(url).path == "/robots.txt"]
-            web.add_host(host, latency=latency, handler=replay(answers), robots=robots[-1] if robots else None)
+        web.recording = read_recording(paths, latency)
+        for host, options in web.recording.hosts.items():
+            web.add_host(host, **options)
         return web
 
     def add_host(

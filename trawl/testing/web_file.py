@@ -1,4 +1,4 @@
-r"""A simulated web described in a TOML file, for ``trawl simulate SPIDER --web FILE.toml``.
+r"""A simulated web described in a TOML file or recorded in WARC files, for ``trawl simulate SPIDER --web FILE``.
 
 ::
 
@@ -31,12 +31,12 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from trawl import errors
-from trawl.errors import DownloadError, SettingsError, UsageError
+from trawl.errors import SettingsError, UsageError
 from trawl.http import join_url
-from trawl.settings.check import checked, nearest
-from trawl.testing.hosts import EMPTY_PAGE, Latency, Outage, Uniform
+from trawl.settings.check import checked
+from trawl.testing.hosts import EMPTY_PAGE, Latency, Outage, Uniform, failure_named
 from trawl.testing.limits import RateLimit
+from trawl.testing.warc import warc_files
 from trawl.testing.web import SimulatedWeb
 
 __all__ = ["load_web"]
@@ -122,13 +122,19 @@ class WebTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_web(path: str | Path) -> SimulatedWeb:
-    """Load the web that a TOML file describes.
+    """Load the web that a TOML file describes, or that WARC files contain.
+
+    Args:
+        path: The TOML file, or a file that ends in .warc or .warc.gz. The value of ``WARC_FILE`` (``crawl.warc.gz``)
+            stands for all its numbered files.
 
     Raises:
         UsageError: If the file can't be read, or an entry is unknown, of the wrong type or out of range. The message is
             one line that names the file and the entry.
     """
     path = Path(path)
+    if path.name.endswith((".warc", ".warc.gz")):
+        return _of_warcs(path)
     try:
         table = checked(tomllib.loads(path.read_text("utf-8")), WebTable, "the web")
         return _web_of(table, path.parent)
@@ -140,6 +146,17 @@ def load_web(path: str | Path) -> SimulatedWeb:
         raise UsageError(f"{path}: {_told(error)}") from error
     except (ValueError, TypeError) as error:
         raise UsageError(f"{path}: {error}") from error
+
+
+def _of_warcs(path: Path) -> SimulatedWeb:
+    try:
+        return SimulatedWeb.from_warc(*warc_files(path))
+    except ImportError as error:
+        raise UsageError(f"{path}: a WARC file needs the extra warc: pip install 'trawl-crawler[warc]'") from error
+    except OSError as error:
+        raise UsageError(f"{path}: can't be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _told(error: SettingsError) -> str:
@@ -162,7 +179,7 @@ def _web_of(table: WebTable, folder: Path) -> SimulatedWeb:
             "status": host.status,
             "body": EMPTY_PAGE if host.body is None else host.body,
             "headers": host.headers,
-            "connect_error": _failure(host.connect_error),
+            "connect_error": failure_named(host.connect_error),
             "outages": [_outage(each) for each in host.outages],
             "address": host.address,
         }
@@ -190,7 +207,7 @@ def _add_page(web: SimulatedWeb, url: str, page: PageTable, folder: Path) -> Non
         headers=page.headers,
         latency=page.latency,
         first_byte=page.first_byte,
-        error=_failure(page.error),
+        error=failure_named(page.error),
     )
 
 
@@ -212,32 +229,7 @@ def _limit(table: LimitTable) -> RateLimit:
 
 
 def _outage(table: OutageTable) -> Outage:
-    error = _failure(table.error)
+    error = failure_named(table.error)
     return Outage(
         table.start, table.end, table.status, error=error, retry_after=table.retry_after, latency=table.latency
     )
-
-
-_NOT_OF_THE_WIRE = (
-    DownloadError,
-    errors.AddressRefused,
-    errors.BodyNotWritten,
-    errors.SoftBlocked,
-    errors.TooManyRedirects,
-)
-
-
-def _failure(name: str | None) -> type[DownloadError] | None:
-    """Return the download error with this name in :mod:`trawl.exceptions`; None without a name."""
-    if name is None:
-        return None
-    kinds = {
-        kind.__name__: kind
-        for kind in vars(errors).values()
-        if isinstance(kind, type) and issubclass(kind, DownloadError) and kind not in _NOT_OF_THE_WIRE
-    }
-    if name not in kinds:
-        close = nearest(name, kinds)
-        hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(kinds))}"
-        raise ValueError(f"{name!r} is not a download error: {hint}")
-    return kinds[name]

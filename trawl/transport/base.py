@@ -10,7 +10,7 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import trio
@@ -23,6 +23,7 @@ __all__ = [
     "OnSent",
     "Room",
     "Transport",
+    "charges_of",
     "is_short_of_files",
     "needs_new_connection",
     "protocol_words",
@@ -48,7 +49,8 @@ If the call returns an event loop time, the request is too early, and the transp
 (:func:`wait_to_send`). A transport that can't wait with an open connection may treat a time like True.
 
 The object may have a method ``written``, which the transport calls without arguments after the write
-(:func:`tell_written`), and an attribute ``needs_new_connection`` (:func:`needs_new_connection`).
+(:func:`tell_written`), and the attributes ``needs_new_connection`` (:func:`needs_new_connection`), ``charges``
+(:func:`charges_of`) and ``sent_at``, the event loop time of the last send or None.
 """
 
 ROOM_PAUSE = 0.5
@@ -94,12 +96,18 @@ def tell_written(on_sent: OnSent) -> None:
 
 
 def needs_new_connection(on_sent: OnSent) -> bool:
-    """Return whether an earlier attempt used a dead connection, so that the request had to wait for another grant.
+    """Return whether an earlier attempt used a dead connection, so that the request had to wait for another attempt.
 
     Such a request must use a new connection. If a transport can't enforce that, it must send the request only once.
     Otherwise, the request could wait for attempts forever.
     """
     return getattr(on_sent, "needs_new_connection", False)
+
+
+def charges_of(on_sent: OnSent) -> Sequence[tuple[int, float, str]]:
+    """Return slot (0 for none), amount and name of each scope that is charged for a request, for an archive."""
+    charges: Sequence[tuple[int, float, str]] = getattr(on_sent, "charges", ())
+    return charges
 
 
 class Transport(Protocol):

@@ -176,6 +176,13 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         int, Meta(gt=0, title="bytes", description="Size of a WARC file at which the next one is started.")
     ] = 1_000_000_000
 
+    warc_bodies: Annotated[
+        bool,
+        Meta(
+            description="Write the bodies of responses to WARC files. If False, only those of robots.txt are written."
+        ),
+    ] = True
+
     def __post_init__(self) -> None:
         """Check ``download_bind_address``."""
         if self.download_bind_address is not None:

@@ -1,4 +1,4 @@
-"""The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): a request and a response record for each response.
+"""The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): records of each request and its response.
 
 A response is stored exactly as received: status line, headers, and the body with its chunked framing and compression
 (ISO 28500, 6.3). If these bytes are unknown, the headers that describe how the body was sent get the prefix
@@ -10,6 +10,9 @@ a proxy. A response over HTTP/2 gets the status line of HTTP/1.1 and the field `
 If a response ended early, its received part is stored, with the reason in ``WARC-Truncated`` (ISO 28500, 5.13). If an
 error ended the response, the field ``Trawl-Error`` has the class and the cause of the error, so that a replay fails in
 the same way.
+
+A metadata record (``application/warc-fields``, ISO 28500, 6.6) has the times of the exchange and the charged scopes
+(:data:`METADATA_FIELDS`). It is also written for a request without a response, with the error.
 
 Responses that end at the same time are written together, in one blocking call. Their slots are released after the
 write, so a slow disk slows down the crawl, and records do not accumulate in memory.
@@ -23,9 +26,10 @@ import io
 import logging
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -45,12 +49,13 @@ from trawl.errors import (
     UsageError,
 )
 from trawl.http import FileResponse, Headers, Outcome, Request, Response
-from trawl.transport.base import OnSent, Transport
+from trawl.transport.base import OnSent, Transport, charges_of
 
 __all__ = [
     "ARCHIVE_CLOSE_GRACE",
     "CUT_SHORT",
     "ERROR_FIELD",
+    "METADATA_FIELDS",
     "WarcEntry",
     "WarcTransport",
     "WarcWriter",
@@ -76,6 +81,18 @@ CUT_SHORT: dict[type[DownloadError], str] = {
 ERROR_FIELD = "Trawl-Error"
 """Field of a response record: the class of the error and its cause."""
 
+METADATA_FIELDS = {
+    "method": "The method of the request.",
+    "started": "Start of connecting, or of the send on a kept connection. Equals WARC-Date.",
+    "sent": "Time of the send. Missing if the request was not sent.",
+    "headers": "Time at which the headers were read. Missing if they were not.",
+    "ended": "Time of the last byte, or of the error.",
+    "fetchTimeMs": "Milliseconds from `started` to `ended` (ISO 28500, 6.6).",
+    "scope": "A scope that was charged: slot (0: none), amount and name, separated by spaces. One line per scope.",
+    "error": "Class and cause of the error. Missing if there is a response.",
+}
+"""The fields of a metadata record. Times are in UTC (RFC 3339), in microseconds."""
+
 _WIRE_FIELD = re.compile(rb"^(?=(?:content-encoding|content-length|transfer-encoding):)", re.IGNORECASE | re.MULTILINE)
 
 logger: logging.Logger = logging.getLogger("trawl.transport")
@@ -83,21 +100,34 @@ logger: logging.Logger = logging.getLogger("trawl.transport")
 
 @attrs.frozen
 class WarcEntry:
-    """One request and its response.
+    """One request and its response or error.
 
     Attributes:
         request: The request that was sent.
-        response: The response; None if it ended early with ``error``.
-        ended_utc: Wall time of the end of the response.
+        response: The response; None if the exchange ended with ``error``.
+        started_utc: Wall time of the start of connecting, or of the send on a kept connection.
         received: Head and body of the response as received; None if unknown. The body is None if it went to a file.
-        error: The error that ended the response early, with a type in :data:`CUT_SHORT`; None if there is a response.
+        error: The error that ended the exchange; None if there is a response.
+        sent_utc: Wall time of the send; None if the request was not sent.
+        headers_utc: Wall time at which the headers were read; None if they were not.
+        ended_utc: Wall time of the last byte or of the error; None for ``started_utc``.
+        charges: Slot (0 for none), amount and name of each scope that was charged.
     """
 
     request: Request
     response: Response | None
-    ended_utc: datetime
+    started_utc: datetime
     received: tuple[bytes, bytes | None] | None = None
-    error: DownloadError | None = None
+    error: BaseException | None = None
+    sent_utc: datetime | None = None
+    headers_utc: datetime | None = None
+    ended_utc: datetime | None = None
+    charges: Sequence[tuple[int, float, str]] = ()
+
+    @property
+    def has_response(self) -> bool:
+        """Whether at least the head of a response was received, so that there is a response record."""
+        return self.response is not None or (self.received is not None and type(self.error) in CUT_SHORT)
 
 
 class _Head:
@@ -129,8 +159,10 @@ def warc_writer(path: str) -> tuple[Any, str]:
 class WarcWriter:
     """Writes numbered WARC files. All methods block."""
 
-    def __init__(self, path: str, max_bytes: int) -> None:
+    def __init__(self, path: str, max_bytes: int, *, has_bodies: bool = True) -> None:
         """Write to files named after ``path``, and start a new file when the current file has ``max_bytes``.
+
+        Without ``has_bodies``, the bodies of responses are omitted, except those of robots.txt.
 
         Raises:
             SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.
@@ -139,6 +171,7 @@ class WarcWriter:
         self._writes, self._ending = warc_writer(path)
         self._base = path.removesuffix(self._ending)
         self._max_bytes = max_bytes
+        self._has_bodies = has_bodies
         self._number = 0
         self._file: BinaryIO
         self._writer: Any
@@ -151,16 +184,10 @@ class WarcWriter:
             OSError: If the disk is full or broken. The file is then truncated to its last whole record.
         """
         for entry in entries:
-            response, received = entry.response, entry.received
             try:
-                if received is not None and received[1] is not None:
-                    body: BinaryIO = io.BytesIO(received[1])
-                elif response is None:
-                    body = io.BytesIO()
-                else:
-                    body = response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
+                body = self._body(entry)
             except ValueError:  # the body's file was removed because the request was cancelled
-                logger.debug("%r is not archived: its file was removed", response)
+                logger.debug("%r is not archived: its file was removed", entry.response)
                 continue
             with body:
                 self._write(entry, body)
@@ -176,7 +203,8 @@ class WarcWriter:
             self._begin()
             end = self._file.tell()
         try:
-            self._writer.write_request_response_pair(self._request(entry), self._response(entry, body))
+            for record in self._records(entry, body):
+                self._writer.write_record(record)
             self._file.flush()
         except OSError:
             os.truncate(self._file.fileno(), end)
@@ -198,6 +226,43 @@ class WarcWriter:
         about = {"software": "trawl", "format": "WARC File Format 1.1"}
         self._writer.write_record(self._writer.create_warcinfo_record(Path(path).name, about))
 
+    def _body(self, entry: WarcEntry) -> BinaryIO:
+        response, received = entry.response, entry.received
+        if not entry.has_response or self._omits(entry):
+            return io.BytesIO()
+        if received is not None and received[1] is not None:
+            return io.BytesIO(received[1])
+        if response is None:
+            return io.BytesIO()
+        return response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
+
+    def _omits(self, entry: WarcEntry) -> bool:
+        return not self._has_bodies and urlsplit(entry.request.url).path != "/robots.txt"
+
+    def _records(self, entry: WarcEntry, body: BinaryIO) -> Iterator[Any]:
+        """Yield the records of an entry. All but the first refer to the first."""
+        records = [self._response(entry, body)] if entry.has_response else []
+        if entry.has_response or entry.sent_utc is not None:
+            records.append(self._request(entry))
+        records.append(self._metadata(entry))
+        first = records[0].rec_headers.get_header("WARC-Record-ID")
+        for place, record in enumerate(records):
+            if place:
+                record.rec_headers.add_header("WARC-Concurrent-To", first)
+            yield record
+
+    def _metadata(self, entry: WarcEntry) -> Any:
+        ended_utc = entry.ended_utc or entry.started_utc
+        times = {"started": entry.started_utc, "sent": entry.sent_utc, "headers": entry.headers_utc, "ended": ended_utc}
+        fields = [("method", entry.request.method)]
+        fields += [(name, _instant(at)) for name, at in times.items() if at is not None]
+        fields.append(("fetchTimeMs", str(round((ended_utc - entry.started_utc) / timedelta(milliseconds=1)))))
+        fields += [("scope", f"{slot} {amount:g} {' '.join(scope.split())}") for slot, amount, scope in entry.charges]
+        if entry.error is not None:
+            fields.append(("error", _error_words(entry.error)))
+        text = "".join(f"{name}: {value}\r\n" for name, value in fields)
+        return self._record("metadata", entry, None, io.BytesIO(text.encode()))
+
     def _request(self, entry: WarcEntry) -> Any:
         request = entry.request
         parts = urlsplit(request.url)
@@ -214,32 +279,46 @@ class WarcWriter:
         else:
             assert response is not None
             head = response_head(response.protocol or "", response.status, response.headers)
-        if received is None or received[1] is None:
+        if received is None or received[1] is None or self._omits(entry):
             head, renamed = _WIRE_FIELD.subn(b"X-Archive-Orig-", head)
             if renamed:  # without a renamed header, a reader takes the rest of the record as the body, which is right
                 head = b"%sContent-Length: %d\r\n\r\n" % (head[:-2], body.seek(0, io.SEEK_END))
         return self._record("response", entry, head, body)
 
-    def _record(self, kind: str, entry: WarcEntry, head: bytes, body: BinaryIO) -> Any:
-        date = entry.ended_utc.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        own = {"WARC-Date": date}
+    def _record(self, kind: str, entry: WarcEntry, head: bytes | None, body: BinaryIO) -> Any:
+        own = {"WARC-Date": _instant(entry.started_utc)}
         response, error = entry.response, entry.error
         if response is not None and response.ip_address is not None:
             own["WARC-IP-Address"] = str(response.ip_address)
         if kind == "response" and response is not None:
             if response.protocol == "HTTP/2":
                 own["WARC-Protocol"] = "h2"
-            if cause := next((_CAUSES[flag] for flag in response.flags if flag in _CAUSES), None):
+            if self._omits(entry):
+                own["WARC-Truncated"] = "unspecified"
+            elif cause := next((_CAUSES[flag] for flag in response.flags if flag in _CAUSES), None):
                 own["WARC-Truncated"] = cause
         elif kind == "response" and error is not None:
-            own["WARC-Truncated"] = CUT_SHORT[type(error)]
-            own[ERROR_FIELD] = f"{type(error).__name__}: {' '.join(error.cause.split())}"
+            own["WARC-Truncated"] = CUT_SHORT[type(error)]  # type: ignore[index]
+            own[ERROR_FIELD] = _error_words(error)
         url = entry.request.url.partition("#")[0]
         size = body.seek(0, io.SEEK_END)
         body.seek(0)
         return self._writer.create_warc_record(
-            url, kind, payload=body, length=size, http_headers=_Head(head), warc_headers_dict=own
+            url,
+            kind,
+            payload=body,
+            length=size,
+            http_headers=None if head is None else _Head(head),
+            warc_headers_dict=own,
         )
+
+
+def _instant(at_utc: datetime) -> str:
+    return at_utc.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _error_words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(getattr(error, 'cause', error)).split())}"
 
 
 def response_head(protocol: str, status: int, headers: Headers) -> bytes:
@@ -272,13 +351,19 @@ class WarcTransport:
         self._is_broken = False
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request``, and return when the response is written to the WARC file. A checkpoint."""
-        outcome = await self._transport.send(request, on_sent)
-        received, outcome.received = outcome.received, None  # release these bytes as soon as they are written
-        error = outcome.error if received is not None and type(outcome.error) in CUT_SHORT else None
-        if (outcome.response is not None or error is not None) and not self._is_broken:
-            entry = WarcEntry(outcome.request, outcome.response, self._now_utc(), received, error)  # type: ignore[arg-type]
-            self._pending.append(entry)
+        """Send ``request``, and return when its exchange is written to the WARC file. A checkpoint."""
+        started_at = trio.current_time()
+        try:
+            outcome = await self._transport.send(request, on_sent)
+        except trio.Cancelled as error:
+            sent_at: float | None = getattr(on_sent, "sent_at", None)
+            if sent_at is not None:  # written with the next entries
+                now = trio.current_time()
+                self._add(Outcome(request, started_at=started_at, sent_at=sent_at, ended_at=now), error, on_sent)
+            raise
+        if not outcome.is_deferred:
+            self._add(outcome, outcome.error, on_sent)
+            outcome.received = None  # release these bytes as soon as they are written
             await self._write()
         return outcome
 
@@ -287,6 +372,25 @@ class WarcTransport:
         with trio.move_on_after(ARCHIVE_CLOSE_GRACE, shield=True):
             await self._write()
         await self._transport.aclose()
+
+    def _add(self, outcome: Outcome, error: BaseException | None, on_sent: OnSent) -> None:
+        if self._is_broken:
+            return
+        now, now_utc = trio.current_time(), self._now_utc()
+        times = (outcome.started_at, outcome.sent_at, outcome.first_byte_at, outcome.ended_at)
+        started, sent, headers, ended = (None if at is None else now_utc + timedelta(seconds=at - now) for at in times)
+        entry = WarcEntry(
+            outcome.request,
+            outcome.response,
+            started or now_utc,
+            outcome.received,
+            error,
+            sent_utc=sent,
+            headers_utc=headers,
+            ended_utc=ended,
+            charges=charges_of(on_sent),
+        )
+        self._pending.append(entry)
 
     async def _write(self) -> None:
         async with self._lock:
@@ -306,7 +410,12 @@ class WarcTransport:
 
 @asynccontextmanager
 async def open_archive(
-    path: str, max_bytes: int, *, blocking: Blocking, now_utc: Callable[[], datetime]
+    path: str,
+    max_bytes: int,
+    *,
+    blocking: Blocking,
+    now_utc: Callable[[], datetime],
+    has_bodies: bool = True,
 ) -> AsyncGenerator[Callable[[Transport], Transport], None]:
     """Provide a function that wraps a transport in a :class:`WarcTransport`. Leaving the block closes the file.
 
@@ -316,13 +425,14 @@ async def open_archive(
         max_bytes: Size in bytes at which the next file is started.
         blocking: Runs the writes in threads.
         now_utc: Returns the wall time.
+        has_bodies: Whether the bodies of responses are written. Without them, only those of robots.txt are.
 
     Raises:
         SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.
         UsageError: If the file can't be created.
     """
     try:
-        files = await blocking.run(WarcWriter, path, max_bytes)
+        files = await blocking.run(partial(WarcWriter, path, max_bytes, has_bodies=has_bodies))
     except OSError as error:
         raise UsageError(f"WARC_FILE: {path!r} can't be written: {error}") from error
     try:
