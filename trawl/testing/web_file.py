@@ -1,4 +1,4 @@
-r"""A simulated web described in a TOML file or recorded in WARC files, for ``trawl simulate SPIDER --web FILE``.
+r"""A simulated web described in a TOML file (``trawl simulate SPIDER --web FILE.toml``), or recorded in WARC files.
 
 ::
 
