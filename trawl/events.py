@@ -266,6 +266,12 @@ class EventStream(Generic[EventT]):
         self._unread.append(event)
         self._news.set()
 
+    def unread(self) -> list[EventT]:
+        """Return the events in the buffer, and empty it. Does not wait."""
+        self.is_read, events = True, list(self._unread)
+        self._unread.clear()
+        return events
+
     def wake(self) -> None:
         """Wake the reader, so that it notices the end of the crawl."""
         self._news.set()

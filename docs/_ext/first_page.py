@@ -15,9 +15,7 @@ import trio
 from rich.console import Console
 
 import trawl
-from trawl.cli.view import panel, progress_of
-from trawl.observe import speed_between
-from trawl.robots import at_once
+from trawl.cli.view import panel
 from trawl.testing import DemoSite, RateLimit, SimulatedWeb, simulate
 from trawl.testing.demo import ROBOTS
 
@@ -57,11 +55,9 @@ def panel_picture() -> str:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
 
     async def watch(crawl: Any) -> None:
-        await trio.sleep_until(crawl.started_at + SHOWN_AT - 2)
-        before = at_once(progress_of(crawl))
+        crawl.status()  # the rates count from the first status
         await trio.sleep_until(crawl.started_at + SHOWN_AT)
-        now = at_once(progress_of(crawl))
-        console.print(panel("quotes", now, speed_between(before, now)))
+        console.print(panel(crawl.status()))
 
     web, site = SimulatedWeb(), DemoSite()
     web.add_host(site.host, handler=site, robots=ROBOTS, latency=0.1)

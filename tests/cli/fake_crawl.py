@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 import trio
@@ -10,21 +10,15 @@ import trio.testing
 
 from trawl._run import CrawlResult
 from trawl.cli.view import Watcher
-from trawl.engine import WaitingCount
-from trawl.observe import Stats
+from trawl.observe import CrawlStatus, Stats
+from trawl.observe.status import Rates, WaitingGroup
 from trawl.settings import Settings
 from trawl.spiders import Spider
-from trawl.throttling import Reason, ScopeReport
+from trawl.throttling import ScopeReport
 
 
 class Quotes(Spider):
     name = "quotes"
-
-
-@attrs.frozen
-class Held:
-    count: int
-    reason: Reason
 
 
 @attrs.define
@@ -35,12 +29,22 @@ class FakeCrawl:
     queued: int = 0
     in_flight: int = 0
     callbacks: int = 0
-    held: tuple[Held, ...] = ()
+    rates: Rates = attrs.field(factory=Rates)
+    waiting: tuple[WaitingGroup, ...] = ()
     reports: tuple[ScopeReport, ...] = ()
 
-    def waiting_in_steps(self, most: int) -> Generator[None, None, tuple[WaitingCount, Sequence[Held]]]:
-        yield
-        return WaitingCount(sum(held.count for held in self.held), len(self.held)), self.held[:most]
+    def status(self) -> CrawlStatus:
+        return CrawlStatus(
+            spider=self.spider.name,
+            at=self.elapsed,
+            pages=self.stats.count("response_count"),
+            queued=self.queued,
+            in_flight=self.in_flight,
+            rates=self.rates,
+            held=sum(group.count for group in self.waiting),
+            groups=len(self.waiting),
+            waiting=self.waiting,
+        )
 
     def report(self) -> Sequence[ScopeReport]:
         return self.reports

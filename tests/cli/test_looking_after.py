@@ -18,10 +18,11 @@ from trawl.cli import main
 from trawl.cli.job import waiting_lines, workers_table
 from trawl.engine import Crawl
 from trawl.frontier.inspect import SessionReport
-from trawl.frontier.parts import SessionState
 from trawl.frontier.redis import report
 from trawl.frontier.redis.client import Address, Call
 from trawl.frontier.redis.layout import Keys
+from trawl.observe import CrawlStatus, Estimate
+from trawl.observe.status import Rate, Rates, WaitingGroup
 
 URL = "redis://store/job"
 SLOW = {"a.example": {"delay": 1.0, "concurrency": 1}, "b.example": {"delay": 1.0, "concurrency": 1}}
@@ -100,23 +101,30 @@ async def test_a_crawl_says_how_it_is_with_its_renewals(
     await runs.run(watchers=[watch])
     (session,) = found
     assert (session.number, session.works, session.exports, session.parts) == (1, True, True, 1024)
-    assert session.state is not None
-    assert session.state.pages > 5
-    assert 0.5 < session.state.rate < 3.0
-    assert "a.example delay" in session.state.waiting[0][1]
+    assert session.status is not None
+    assert session.status.pages > 5
+    assert 0.5 < session.status.rates.pages.minute < 3.0
+    assert "a.example delay" in session.status.waiting[0].words
+    assert session.status.estimate is not None
+    assert session.status.estimate.scope in SLOW
     assert 0.0 < session.lease_left <= 15.0
 
 
 SESSIONS = [
-    SessionReport(number=1, name="a:7", parts=512, state=SessionState(since=0.0, at=61.0, pages=1200, rate=3.0)),
+    SessionReport(
+        number=1,
+        name="a:7",
+        parts=512,
+        status=CrawlStatus(at=61.0, pages=1200, rates=Rates(pages=Rate(minute=3.0)), estimate=Estimate(seconds=90.0)),
+    ),
     SessionReport(
         number=2,
         name="b:\x1b8",
         parts=512,
         lease_left=-1.0,
-        state=SessionState(since=0.0, pages=300, waiting=[(40, "a.example delay")]),
+        status=CrawlStatus(pages=300, waiting=[WaitingGroup(40, "a.example delay")]),
     ),
-    SessionReport(number=3, name="c:9", works=False, exports=True, lease_left=3.0),
+    SessionReport(number=3, name="c:9", works=False, exports=True, lease_left=3.0, is_other_version=True),
 ]
 
 
@@ -124,11 +132,18 @@ def test_the_table_has_a_row_a_process_and_a_sum() -> None:
     console = Console(width=140, file=io.StringIO())
     console.print(workers_table(SESSIONS))
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert re.search(r"1 +a:7 +1 min 1 s +512/1024 +1,200 +3.0/s", text)
+    assert re.search(r"1 +a:7 +1 min 1 s +512/1024 +1,200 +3.0/s .* 1 min 30 s", text)
     assert re.search(r"2 +b:\\x1b8 \(late\)", text)
     assert re.search(r"3 +c:9 \(export\)", text)
     assert re.search(r"all +1,500", text)
-    assert waiting_lines(SESSIONS) == ["       40  a.example delay (session 2)"]
+
+
+def test_the_lines_below_it_say_what_is_waited_for_when_it_ends_and_who_has_another_version() -> None:
+    assert waiting_lines(SESSIONS) == [
+        "       40  a.example delay (session 2)",
+        "session 1: pending ends in 1 min 30 s",
+        "session 3 (c:9): its status is of another version of trawl",
+    ]
 
 
 def test_a_job_in_a_directory_has_no_processes_to_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

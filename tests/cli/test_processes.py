@@ -17,11 +17,10 @@ from rich.console import Console
 
 import trawl
 from tests.cli.trees import PAGES, SPIDER, WITHIN, assert_whole, pids, site, until_gone, until_items
-from trawl.cli.worker import MOST_STARTS, EndMessage, LeaderProcess, Messages, WorkerPool, together
+from trawl.cli.worker import MOST_STARTS, EndMessage, LeaderProcess, Messages, WorkerPool
 from trawl.engine import Crawl
 from trawl.http import Response, Times
-from trawl.observe import Progress
-from trawl.robots import at_once
+from trawl.observe import CrawlStatus
 from trawl.testing import SimulatedWeb, simulate
 from trawl.throttling import ScopeReport, reports_together
 
@@ -215,18 +214,13 @@ def test_messages_are_put_together_from_any_pieces() -> None:
         assert [one for at in range(0, len(came), size) for one in messages.feed(came[at : at + size])] == [ended]
 
 
-def test_the_progress_of_processes_adds_up() -> None:
-    parts = [Progress(at=9.0, pages=1, held=1, waiting=("a",)), Progress(pages=2, items=5, held=3, waiting=("b", "c"))]
-    assert together(parts) == Progress(at=9.0, pages=3, items=5, held=4, waiting=("b", "c", "a"))
-
-
 def test_a_crawl_that_joins_its_job_again_counts_what_its_workers_did_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = WorkerPool(["worker"], 2, "redis://store.example/job", None, Console())
     told: list[int] = []
 
     async def run(self: WorkerPool, worker: Any, crawl: Crawl) -> None:
-        worker.progress = Progress(pages=worker.progress.pages + 5)
-        told.append(at_once(self.progress(crawl)).pages - crawl.stats.count("response_count"))
+        worker.now = CrawlStatus(pages=worker.now.pages + 5)
+        told.append(self.status(crawl).pages - crawl.stats.count("response_count"))
 
     class Nothing(trawl.Spider):
         name = "nothing"

@@ -12,7 +12,7 @@ import trawl
 from trawl.cli import main
 from trawl.cli.summary import MEANINGS, scopes_table, summary_table
 from trawl.observe import summary_rows
-from trawl.observe.progress import _ROWS
+from trawl.observe.summary import _ROWS
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 from trawl.throttling import ScopeReport
 

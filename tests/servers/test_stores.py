@@ -29,12 +29,13 @@ from trawl.frontier import Frontier
 from trawl.frontier.base import Counts
 from trawl.frontier.job_frontier import open_frontier
 from trawl.frontier.lane_cache import Bounds
-from trawl.frontier.parts import HELD, SessionState, number_in
+from trawl.frontier.parts import HELD, number_in
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, connect
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, key_of
 from trawl.frontier.redis.report import inspect_job
 from trawl.frontier.redis.startup import open_job
+from trawl.observe import CrawlStatus, encode_status
 from trawl.testing.frontier_contract import FrontierContract, Opener
 
 pytestmark = pytest.mark.servers
@@ -368,7 +369,7 @@ def test_of_a_killed_process_nothing_is_reported_as_leased(server: StoreProcess)
 
     async def run() -> None:
         async with open_job(Address.parse(url), lease=1.5) as job:
-            job.session.say(SessionState(since=0.0, in_flight=9).encode())
+            job.session.say(encode_status(CrawlStatus(in_flight=9)))
             await trio.sleep(1.0)  # a renewal
             abandon(job)
 

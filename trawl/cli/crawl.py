@@ -39,12 +39,12 @@ from trawl.cli.summary import FailOn, StatsFile, scopes_table, summary_table
 from trawl.cli.view import (
     CrawlWith,
     Panels,
-    ProgressSteps,
+    StatusOf,
     Watcher,
     can_show,
     log_watcher,
     panel_watcher,
-    progress_of,
+    status_of,
 )
 from trawl.cli.worker import LeaderProcess, lead, rejoining, require_address, spider_of_job
 from trawl.engine.watchers import report_blocked_loop
@@ -211,8 +211,8 @@ def _run_processes(
 ) -> list[ScopeReport]:
     """Run a crawl in several processes, with this process as the leader."""
 
-    def shown(progress: ProgressSteps) -> list[Watcher]:
-        return [logs.watch, *_watchers(entry.settings, options.is_quiet, console, progress)]
+    def shown(status: StatusOf) -> list[Watcher]:
+        return [logs.watch, *_watchers(entry.settings, options.is_quiet, console, status)]
 
     words = ["--spider", options.targets[0]]
     for option, texts in (("-a", options.arguments), ("-s", options.settings)):
@@ -414,12 +414,10 @@ def _shows_panel(settings: Iterable[Settings], console: Console) -> bool:
     return can_show(console) and not prints
 
 
-def _watchers(
-    settings: Settings, is_quiet: bool, console: Console, progress: ProgressSteps = progress_of
-) -> list[Watcher]:
+def _watchers(settings: Settings, is_quiet: bool, console: Console, status: StatusOf = status_of) -> list[Watcher]:
     if is_quiet:
         return []
     if _shows_panel([settings], console):
-        return [panel_watcher(console, progress)]
+        return [panel_watcher(console, status)]
     interval = settings.of(ObserveSettings).logstats_interval
-    return [log_watcher(interval, progress)] if interval else []
+    return [log_watcher(interval, status)] if interval else []

@@ -29,9 +29,18 @@ from trawl.errors import JobError
 from trawl.feeds.outbox import FEED_STATES
 from trawl.frontier import SCHEMES, inspect
 from trawl.frontier.inspect import Failure, JobReport, SessionReport
-from trawl.frontier.parts import SessionState
 from trawl.frontier.sections import JOB_INFO, statistics_so_far
-from trawl.observe import counted, duration_words, number_words, printable, rate_words
+from trawl.observe import (
+    CrawlStatus,
+    counted,
+    duration_words,
+    estimate_words,
+    number_words,
+    printable,
+    rate_words,
+    together,
+)
+from trawl.observe.status import OTHER_VERSION
 
 __all__ = ["job_command", "top_command", "waiting_lines", "workers_table"]
 
@@ -44,8 +53,9 @@ _TABLES = (b"SQLite format 3\0", b"PAR1")
 EVERY = 1.0
 """Seconds between two updates of ``trawl top``."""
 
-_COLUMNS = ("session", "process", "since", "hosts", "pages", "rate", "items", "in flight", "queued", "errors")
-_WIDE_ONLY = ("session", "since", "in flight")
+_FIGURES = ("pages", "rate", "items", "in flight", "queued", "errors", "ends in")
+_COLUMNS = ("session", "process", "since", "hosts", *_FIGURES)
+_WIDE_ONLY = ("session", "since", "in flight", "ends in")
 WIDE = 100
 """Terminals with at least this many columns get the whole table."""
 
@@ -213,37 +223,42 @@ def workers_table(sessions: Sequence[SessionReport], width: int = WIDE) -> Table
         table.add_column(title, justify="left" if title == "process" else "right", no_wrap=True)
     for session in sessions:
         add(_cells(session))
-    said = [session.state for session in sessions if session.state is not None]
-    if len(said) > 1:
-        names = ("pages", "rate", "items", "in_flight", "queued", "errors")
-        sums = {name: sum([getattr(each, name) for each in said]) for name in names}
-        add(("", "all", "", "", *_figures(SessionState(since=0.0, **sums))), "bold")
+    known = [session.status for session in sessions if session.status is not None]
+    if len(known) > 1:
+        add(("", "all", "", "", *_figures(together(known))), "bold")
     return table
 
 
 def _cells(session: SessionReport) -> Iterator[str]:
     yield str(session.number)
     yield f"{session.name}{' (late)' if session.lease_left < 0 else ''}{'' if session.works else ' (export)'}"
-    said = session.state
-    if said is None:
-        yield from ("", f"{session.parts}/1024", "", "", "", "", "", "")
+    status = session.status
+    if status is None:
+        yield from ("", f"{session.parts}/1024", *("" for _ in _FIGURES))
         return
-    yield from (duration_words(said.at), f"{session.parts}/1024", *_figures(said))
+    yield from (duration_words(status.at), f"{session.parts}/1024", *_figures(status))
 
 
-def _figures(said: SessionState) -> Iterator[str]:
-    yield number_words(said.pages)
-    yield rate_words(said.rate)
-    yield from map(number_words, (said.items, said.in_flight, said.queued, said.errors))
+def _figures(status: CrawlStatus) -> Iterator[str]:
+    yield number_words(status.pages)
+    yield rate_words(status.rates.pages.minute)
+    yield from map(number_words, (status.items, status.in_flight, status.queued, status.errors))
+    yield "" if status.estimate is None else duration_words(status.estimate.seconds)
 
 
 def waiting_lines(sessions: Sequence[SessionReport]) -> list[str]:
-    """Return the reasons why requests wait, with the session of each reason, most frequent first."""
+    """Return the reasons why requests wait, with the session of each reason, most frequent first, and the ends."""
     counts: Counter[str] = Counter()
+    ends = []
     for session in sessions:
-        for count, words in () if session.state is None else session.state.waiting:
-            counts[f"{words} (session {session.number})"] += count
-    return [f"{count:>9,}  {words}" for words, count in counts.most_common(_REASONS)]
+        if session.is_other_version:
+            ends.append(f"session {session.number} ({session.name}): {OTHER_VERSION}")
+        if session.status is not None:
+            for group in session.status.waiting:
+                counts[f"{group.words} (session {session.number})"] += group.count
+            if words := estimate_words(session.status.estimate):
+                ends.append(f"session {session.number}: {words}")
+    return [*(f"{count:>9,}  {words}" for words, count in counts.most_common(_REASONS)), *ends]
 
 
 def top_command(url: str, console: Console) -> None:

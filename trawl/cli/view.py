@@ -1,6 +1,6 @@
 """The command's output: its consoles, an error as one line, and the progress of a crawl.
 
-The progress is a panel at the bottom of the terminal, drawn four times a second, or lines in the log.
+The progress is a panel at the bottom of the terminal, drawn every second, or lines in the log.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import logging
 import os
 import re
 import sys
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
@@ -20,19 +20,17 @@ from rich.live import Live
 from rich.text import Text
 
 from trawl.cli import FAILED, USAGE
-from trawl.engine import Pace
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import (
-    Progress,
-    Speed,
+    CrawlStatus,
     clipped,
     counted,
     duration_words,
+    estimate_words,
     number_words,
     printable,
-    progress_line,
     rate_words,
-    speed_between,
+    status_line,
     waiting_words,
 )
 
@@ -43,14 +41,14 @@ if TYPE_CHECKING:
 __all__ = [
     "CrawlWith",
     "Panels",
-    "ProgressSteps",
+    "StatusOf",
     "Watcher",
     "can_show",
     "log_watcher",
     "panel",
     "panel_watcher",
     "print_error",
-    "progress_of",
+    "status_of",
     "stderr_console",
     "stdout_console",
 ]
@@ -120,12 +118,6 @@ def _advised(words: str) -> str:
     return f"{words} (--wait retries; {own})" if _UNREAD in words else words
 
 
-MAX_WAITING = 3
-"""Number of reasons shown, most requests first. The other reasons are only counted."""
-
-_REASON_CHARACTERS = 100
-
-
 Watcher = Callable[[Any], Awaitable[None]]
 """A task that observes a running crawl (:class:`trawl.engine.Crawl`) and is cancelled at its end."""
 
@@ -133,36 +125,17 @@ CrawlWith = Callable[..., Awaitable["CrawlResult"]]
 """Runs a crawl: :func:`trawl._run.crawl_with`, or a fake in tests."""
 
 
-ProgressSteps: TypeAlias = "Callable[[Crawl], Generator[None, None, Progress]]"
-"""Computes the progress of a crawl in short steps. The progress is the generator's return value."""
+StatusOf: TypeAlias = "Callable[[Crawl], CrawlStatus]"
+"""Returns the status of a crawl: of this process, or of all processes of its job."""
 
 
-def progress_of(crawl: Crawl) -> Generator[None, None, Progress]:
-    """Compute the progress of a crawl, with the reasons why its requests wait. Yields after each step.
-
-    Returns:
-        The progress, as the generator's return value.
-    """
-    count, held = yield from crawl.waiting_in_steps(MAX_WAITING)
-    now = trio.current_time()
-    words = [clipped(waiting.reason.text(now), _REASON_CHARACTERS) for waiting in held]
-    if count.groups > MAX_WAITING:
-        words.append(f"and {number_words(count.groups - MAX_WAITING)} more")
-    return Progress.of(
-        crawl.stats,
-        at=crawl.elapsed,
-        queued=crawl.queued,
-        in_flight=crawl.in_flight,
-        held=count.requests,
-        waiting=words,
-    )
+def status_of(crawl: Crawl) -> CrawlStatus:
+    """Return the status of a crawl in this process."""
+    return crawl.status()
 
 
-INTERVAL = 0.25
+INTERVAL = 1.0
 """Seconds between two updates."""
-
-SMOOTHING = 5.0
-"""Seconds over which the speed is measured."""
 
 _NAME_CHARACTERS = 30
 
@@ -172,14 +145,14 @@ def can_show(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def panel(name: str, now: Progress, speed: Speed) -> Text:
-    """Return the panel: a line of numbers, and a line about waiting requests if there are any."""
-    text = Text(overflow="fold")
-    text.append(clipped(name, _NAME_CHARACTERS), style="bold cyan")
+def panel(now: CrawlStatus) -> Text:
+    """Return the panel: a line of figures, a line about waiting requests, and a line about the estimated end."""
+    text, rates = Text(overflow="fold"), now.rates
+    text.append(clipped(now.spider, _NAME_CHARACTERS), style="bold cyan")
     parts = [
         (duration_words(now.at), "", ""),
-        (*_apart(f"{counted(now.pages, 'page')} ({rate_words(speed.pages)})"), "bold"),
-        (*_apart(f"{counted(now.items, 'item')} ({rate_words(speed.items)})"), "bold"),
+        (*_apart(f"{counted(now.pages, 'page')} ({rate_words(rates.pages.ten_seconds)})"), "bold"),
+        (*_apart(f"{counted(now.items, 'item')} ({rate_words(rates.items.ten_seconds)})"), "bold"),
         (number_words(now.queued), " queued", "bold"),
         (number_words(now.in_flight), " in flight", "bold"),
         (*_apart(counted(now.errors, "error")), "bold red" if now.errors else "bold"),
@@ -188,8 +161,9 @@ def panel(name: str, now: Progress, speed: Speed) -> Text:
         text.append(" · ", style="dim")
         text.append(figure, style=style)
         text.append(words)
-    if now.waiting:
-        text.append(f"\n{waiting_words(now)}", style="yellow")
+    for words, style in ((waiting_words(now), "yellow"), (estimate_words(now.estimate), "dim")):
+        if words:
+            text.append(f"\n{printable(words)}", style=style)
     return text
 
 
@@ -204,29 +178,27 @@ class Panels:
 
     Args:
         console: The console that shows the panels.
-        progress: Computes the progress of a crawl; by default, its progress in this process.
+        status: Returns the status of a crawl; by default, its status in this process.
     """
 
-    def __init__(self, console: Console, progress: ProgressSteps = progress_of) -> None:
+    def __init__(self, console: Console, status: StatusOf = status_of) -> None:
         self._console = console
-        self._progress = progress
-        self._pace = Pace(INTERVAL)
-        self._shown: list[tuple[Crawl, deque[Progress]]] = []
+        self._status = status
+        self._shown: list[Crawl] = []
 
     async def watch(self, crawl: Crawl) -> None:
         """Show ``crawl`` until cancelled. A watcher."""
-        async with self.showing(crawl):
+        with self.showing(crawl):
             await trio.sleep_forever()
 
-    @asynccontextmanager
-    async def showing(self, crawl: Crawl) -> AsyncIterator[None]:
-        """Show ``crawl`` while the block runs. Entering is a checkpoint."""
-        shown = crawl, deque([await self._pace.look(self._progress(crawl))])
-        self._shown.append(shown)
+    @contextmanager
+    def showing(self, crawl: Crawl) -> Iterator[None]:
+        """Show ``crawl`` while the block runs."""
+        self._shown.append(crawl)
         try:
             yield
         finally:
-            self._shown.remove(shown)
+            self._shown.remove(crawl)
 
     async def draw(self) -> None:
         """Draw the panels until cancelled, and then remove them. Returns early if the terminal is gone."""
@@ -241,35 +213,23 @@ class Panels:
         try:
             with live:
                 while True:
-                    await self._pace.pause()
-                    await self._pace.look(self._redraw(live))
+                    await trio.sleep(INTERVAL)
+                    live.update(self._panels(), refresh=True)
         except OSError:
             # The crawls continue without this task.
             return
 
-    def _redraw(self, live: Live) -> Generator[None, None, None]:
-        """Update the panels and draw them. Yields after each step."""
-        for crawl, seen in list(self._shown):
-            now = yield from self._progress(crawl)
-            while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
-                seen.popleft()
-            seen.append(now)
-        live.update(self._panels(), refresh=True)
-
     def _panels(self) -> Text:
-        shown = [
-            panel(crawl.spider.name, seen[-1], speed_between(seen[0], seen[-1]))
-            for crawl, seen in sorted(self._shown, key=lambda each: each[0].spider.name)
-        ]
-        return Text("\n", overflow="fold").join(shown)
+        shown = [self._status(crawl) for crawl in self._shown]
+        return Text("\n", overflow="fold").join(map(panel, sorted(shown, key=attrgetter("spider"))))
 
 
-def panel_watcher(console: Console, progress: ProgressSteps = progress_of) -> Watcher:
+def panel_watcher(console: Console, status: StatusOf = status_of) -> Watcher:
     """Return a watcher that draws the panel on ``console`` until it is cancelled, and then removes it."""
 
     async def watch(crawl: Crawl) -> None:
-        panels = Panels(console, progress)
-        async with panels.showing(crawl):
+        panels = Panels(console, status)
+        with panels.showing(crawl):
             await panels.draw()
 
     return watch
@@ -278,16 +238,13 @@ def panel_watcher(console: Console, progress: ProgressSteps = progress_of) -> Wa
 progress_logger: logging.Logger = logging.getLogger("trawl.progress")
 
 
-def log_watcher(interval: float, progress: ProgressSteps = progress_of) -> Watcher:
+def log_watcher(interval: float, status: StatusOf = status_of) -> Watcher:
     """Return a watcher that logs a line every ``interval`` seconds of the run clock until it is cancelled."""
 
     async def watch(crawl: Crawl) -> None:
-        pace = Pace(interval)
-        earlier = await pace.look(progress(crawl))
+        status(crawl)  # the rates of the first line need an earlier status
         while True:
-            await pace.pause()
-            now = await pace.look(progress(crawl))
-            progress_logger.info("%s", progress_line(now, speed_between(earlier, now)))
-            earlier = now
+            await trio.sleep(interval)
+            progress_logger.info("%s", status_line(status(crawl)))
 
     return watch

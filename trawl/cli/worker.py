@@ -9,7 +9,7 @@ leader starts the workers after its own crawl has started, so that an error at t
         └── worker N   the same
 
 Each worker is a separate interpreter with the same arguments, so it loads the same settings. The job checks that they
-are the same. A socket carries a worker's progress and scopes to the leader (MessagePack, length first). When the
+are the same. A socket carries a worker's status and scopes to the leader (MessagePack, length first). When the
 leader's end closes, the worker shuts down as after a first Ctrl-C. So workers end in the same way after Ctrl-C, a limit
 in the leader, or the leader's death. Each worker has its own process session, so Ctrl-C reaches only the leader.
 
@@ -29,7 +29,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -44,12 +44,11 @@ from trawl.cli import USAGE
 from trawl.cli.crawl_entry import CrawlEntry, reports_of_all
 from trawl.cli.list import find_spiders
 from trawl.cli.local_server import open_local_server
-from trawl.cli.view import INTERVAL, MAX_WAITING, CrawlWith, ProgressSteps, Watcher, progress_of
-from trawl.engine import Pace
+from trawl.cli.view import CrawlWith, StatusOf, Watcher
 from trawl.errors import JobUnavailable, SessionEnded, UsageError
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.sections import JOB_INFO, JobInfo, statistics_so_far
-from trawl.observe import Progress, printable
+from trawl.observe import CrawlStatus, printable, together
 from trawl.settings import Layer, load
 from trawl.throttling import ScopeReport, reports_together
 
@@ -61,14 +60,13 @@ __all__ = [
     "EndMessage",
     "LeaderProcess",
     "Messages",
-    "ProgressMessage",
+    "StatusMessage",
     "WorkerPool",
     "job_of_leader",
     "lead",
     "rejoining",
     "require_address",
     "spider_of_job",
-    "together",
 ]
 
 T = TypeVar("T")
@@ -105,14 +103,14 @@ _ENDS_OF_ONE = ("finished", "shutdown", "cancelled", "stopped", "memusage_exceed
 """Reasons of a worker's end that do not end other processes. Any other reason is a limit or error and ends all."""
 
 
-class ProgressMessage(msgspec.Struct, frozen=True, tag="worked"):
-    """The progress of a worker.
+class StatusMessage(msgspec.Struct, frozen=True, tag="worked"):
+    """The status of a worker.
 
     Attributes:
-        progress: The worker's progress.
+        status: The worker's status.
     """
 
-    progress: Progress
+    status: CrawlStatus
 
 
 class EndMessage(msgspec.Struct, frozen=True, tag="ended"):
@@ -127,10 +125,10 @@ class EndMessage(msgspec.Struct, frozen=True, tag="ended"):
     scopes: list[ScopeReport]
 
 
-Message: TypeAlias = "ProgressMessage | EndMessage"
+Message: TypeAlias = "StatusMessage | EndMessage"
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(ProgressMessage | EndMessage).decode
+_decode = msgspec.msgpack.Decoder(StatusMessage | EndMessage).decode
 
 
 class Messages:
@@ -167,9 +165,9 @@ class LeaderProcess:
         self._socket.set_inheritable(False)
 
     async def watch(self, crawl: Crawl) -> None:
-        """Report the progress of a crawl, and shut the crawl down when the leader's end closes. A watcher."""
+        """Report the status of a crawl, and shut the crawl down when the leader's end closes. A watcher."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._tell_progress, crawl)
+            nursery.start_soon(self._tell_status, crawl)
             await trio.lowlevel.wait_readable(self._socket)  # the leader sends nothing, so readable means closed
             crawl.shutdown()
 
@@ -178,13 +176,12 @@ class LeaderProcess:
         self._tell(EndMessage(reason, list(scopes[:MAX_SCOPES])))
         self._socket.close()
 
-    async def _tell_progress(self, crawl: Crawl) -> None:
-        pace = Pace(INTERVAL)
+    async def _tell_status(self, crawl: Crawl) -> None:
         while True:
-            progress = await pace.look(progress_of(crawl))
+            status = crawl.status()
             if select.select((), (self._socket,), (), 0.0)[1]:  # false while a suspended leader does not read
-                self._tell(ProgressMessage(progress))
-            await pace.pause()
+                self._tell(StatusMessage(status))
+            await crawl.status_keeper.changed()
 
     def _tell(self, message: Message) -> None:
         body = _encode(message)
@@ -274,8 +271,8 @@ class _Worker:
     """The state of a worker across restarts of its process."""
 
     number: int
-    progress: Progress = attrs.field(factory=Progress)
-    before: Progress = attrs.field(factory=Progress)  # progress of the worker's earlier processes
+    now: CrawlStatus = attrs.field(factory=CrawlStatus)
+    before: CrawlStatus = attrs.field(factory=CrawlStatus)  # totals of the worker's earlier processes
     ended: EndMessage | None = None
     status: int = 0
     starts: deque[float] = attrs.field(factory=lambda: deque(maxlen=MOST_STARTS))
@@ -308,7 +305,7 @@ class WorkerPool:
         """Run the workers during a crawl. When cancelled, give them :data:`GRACE` seconds to end. A watcher."""
         self._is_ending = trio.Event()
         for worker in self._workers:  # after a rejoin, the crawl's numbers include the workers' earlier work
-            worker.before = worker.progress = Progress()
+            worker.before = worker.now = CrawlStatus()
         async with trio.open_nursery() as nursery:
             for worker in self._workers:
                 nursery.start_soon(self._keep, worker, crawl)
@@ -318,11 +315,10 @@ class WorkerPool:
                 for leading in self._leading.values():
                     leading.shutdown(socket.SHUT_WR)
 
-    def progress(self, crawl: Crawl) -> Generator[None, None, Progress]:
-        """Compute the total progress of all processes, like :func:`progress_of`. Yields after each step."""
-        ours = yield from progress_of(crawl)
-        theirs = [part for worker in self._workers for part in (worker.before, worker.progress)]
-        return together([ours, *theirs])
+    def status(self, crawl: Crawl) -> CrawlStatus:
+        """Return the sum of the statuses of all processes."""
+        theirs = [part for worker in self._workers for part in (worker.before, worker.now)]
+        return together([crawl.status(), *theirs])
 
     async def statistics(self) -> Mapping[str, object]:
         """Return the statistics of the whole job, which are sums over all processes. A checkpoint."""
@@ -361,8 +357,8 @@ class WorkerPool:
     async def _run(self, worker: _Worker, crawl: Crawl) -> None:
         """Run one process of a worker."""
         worker.ended = None
-        worker.before = together([worker.before, attrs.evolve(worker.progress, queued=0, in_flight=0, held=0)])
-        worker.progress = Progress()
+        worker.before = together([worker.before, worker.now]).totals()
+        worker.now = CrawlStatus()
         ours, theirs = socket.socketpair()
         inherited = [theirs.fileno(), *([] if self._lifeline is None else [self._lifeline])]
         with ours:
@@ -409,7 +405,7 @@ class WorkerPool:
                             worker.ended = message
                             self.scopes += message.scopes
                         else:
-                            worker.progress = message.progress
+                            worker.now = message.status
 
     async def _relay(self, worker: _Worker, process: trio.Process) -> None:
         """Print each line that a worker writes to standard error, with the worker's number, above any panel."""
@@ -448,7 +444,7 @@ async def lead(
     count: int,
     words: Sequence[str],
     crawl_with: CrawlWith,
-    shown: Callable[[ProgressSteps], Sequence[Watcher]],
+    shown: Callable[[StatusOf], Sequence[Watcher]],
     console: Console,
 ) -> list[ScopeReport]:
     """Run a crawl in several processes, with this process as the leader. A checkpoint.
@@ -460,7 +456,7 @@ async def lead(
         count: The number of processes, including this process.
         words: The arguments of a worker after its job: the spider and the options of the command line.
         crawl_with: Runs the crawl of this process.
-        shown: Called with the function that computes a crawl's progress. Returns the watchers that show the crawl.
+        shown: Called with the function that returns a crawl's status. Returns the watchers that show the crawl.
         console: Standard error.
 
     Returns:
@@ -482,7 +478,7 @@ async def lead(
             url, lifeline = server.url, server.lifeline
         entry.settings = load(*entry.layers, Layer("--processes", {"JOB_DIR": url, "JOB_DURABILITY": durability}))
         workers = WorkerPool(["worker", "--job-durability", durability, *words], count, url, lifeline, console)
-        watchers = [workers.watch, *shown(workers.progress)]
+        watchers = [workers.watch, *shown(workers.status)]
         result = await rejoining(partial(entry.run, crawl_with, watchers, handle_signals=True))
         stats = {**await workers.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
         entry.result = attrs.evolve(result, stats=stats)
@@ -490,11 +486,3 @@ async def lead(
 
 
 _OF_THE_END = ("finish_reason", "start_time", "finish_time")
-
-
-def together(parts: Sequence[Progress]) -> Progress:
-    """Return the sum of the progress of several processes, with the time of the first process."""
-    waiting = [words for part in sorted(parts, key=lambda part: -part.held) for words in part.waiting]
-    names = ("pages", "items", "queued", "in_flight", "errors", "held")
-    sums = {name: sum([getattr(part, name) for part in parts]) for name in names}
-    return Progress(at=parts[0].at, waiting=tuple(waiting[:MAX_WAITING]), **sums)

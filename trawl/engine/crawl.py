@@ -10,7 +10,7 @@ from datetime import datetime
 from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import trio
 
@@ -25,7 +25,7 @@ from trawl.events import MAX_UNREAD, Event, EventStream, EventT
 from trawl.http import Request, Response, host_scope
 from trawl.middleware import Session
 from trawl.middleware.proxies import check_socks
-from trawl.observe import Stats
+from trawl.observe import CrawlStatus, Stats
 from trawl.robots import at_once
 from trawl.scheduler import Scheduler
 from trawl.scheduler.reasons import NO_PAGES
@@ -33,19 +33,10 @@ from trawl.spiders import Spider, Waiting
 from trawl.throttling import Reason, ScopeReport, Throttle
 from trawl.throttling.scopes import is_host_like, normal_id
 
-__all__ = ["Crawl", "WaitingCount", "Watcher"]
+if TYPE_CHECKING:
+    from trawl.engine.status import StatusKeeper
 
-
-class WaitingCount(NamedTuple):
-    """The number of waiting requests.
-
-    Attributes:
-        requests: Number of requests that wait.
-        groups: Number of groups, one per reason.
-    """
-
-    requests: int
-    groups: int
+__all__ = ["Crawl", "Watcher"]
 
 
 class ThrottlingHandle:
@@ -110,6 +101,8 @@ class Crawl:
         self._direct = direct
         self._leases = leases
         self._adding = trio.Lock()  # taken by the caller that waits for room and stores its requests
+        self._status_keeper: StatusKeeper | None = None
+        self._status_wanted = trio.Event()
         self.throttling: ThrottlingHandle = ThrottlingHandle(throttle)
         for name, config in context.middleware_stack.settings.sessions.items():
             try:
@@ -167,44 +160,71 @@ class Crawl:
         return self._state.callbacks
 
     @property
+    def is_paused(self) -> bool:
+        """True while the crawl is paused by :meth:`pause`."""
+        return self._state.is_paused
+
+    @property
     def reason(self) -> str | None:
         """The reason why the crawl is ending; None while it is not."""
         return self._state.reason
 
+    def status(self) -> CrawlStatus:
+        """Return the latest status of the crawl: figures, rates, waiting requests, errors and the estimated end.
+
+        From the first call on, a task updates the figures every second, and the waiting requests in steps of 2 ms that
+        take at most 2 % of the time. So a call costs nothing, and with 10,000 hosts the waiting requests are up to 15 s
+        old.
+        """
+        return self.status_keeper.latest
+
+    @property
+    def status_keeper(self) -> StatusKeeper:
+        """The task that keeps the status up to date. Created when first needed."""
+        if self._status_keeper is None:
+            from trawl.engine.status import StatusKeeper  # noqa: PLC0415 - only for a crawl that is looked at
+
+            self._status_keeper = StatusKeeper(self, self._context, self._scheduler, self._throttle)
+            self._status_wanted.set()
+        return self._status_keeper
+
+    async def keep_status(self) -> None:
+        """Keep the status up to date from the first request for it until cancelled. The crawl runs this task."""
+        await self._status_wanted.wait()
+        await self.status_keeper.run()
+
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
         """Return the limits that pending requests wait for, at most ``most`` groups, the largest first.
 
-        With 10,000 hosts this blocks the event loop for 50 to 100 ms: see :meth:`waiting_in_steps`.
+        With 10,000 hosts this blocks the event loop for 50 to 100 ms. :meth:`status` does not.
         """
-        return at_once(self.waiting_in_steps(most))[1]
+        groups = at_once(self.waiting_in_steps())
+        return [Waiting(count, reason) for count, reason in nlargest(most, groups, key=itemgetter(0))]
 
-    def waiting_in_steps(self, most: int = 5) -> Generator[None, None, tuple[WaitingCount, Sequence[Waiting]]]:
-        """Do the work of :meth:`waiting` in steps of a few milliseconds, and yield after each step.
+    def waiting_in_steps(
+        self, by_scope: dict[str, int] | None = None
+    ) -> Generator[None, None, list[tuple[int, Reason]]]:
+        """Group the pending requests by their reason to wait. Yields after each step, which takes less than 1 ms.
 
-        The caller awaits ``trio.lowlevel.checkpoint()`` after each step, so that the crawl continues. Requests that
-        move between two steps may be counted twice, or not at all.
+        Requests that move between two steps may be counted twice, or not at all.
 
         Args:
-            most: The maximum number of groups.
+            by_scope: Receives the number of pending requests of each scope.
 
         Returns:
-            How many requests wait in how many groups, and the largest groups, as the generator's value.
+            The number of requests and the reason of each group, in no particular order, as the generator's value.
         """
+        groups = yield from self._scheduler.waiting_in_steps(trio.current_time, self._frontier.pending_in, by_scope)
         paused = self._paused(trio.current_time())
         if paused is not None:
-            return WaitingCount(self.queued, 1), [Waiting(self.queued, paused)]
-        groups = yield from self._scheduler.waiting_in_steps(trio.current_time, self._frontier.pending_in)
+            return [(self.queued, paused)]
         if (storing := self._storing(trio.current_time())) is not None:
             blocked = [count for count, reason in groups if self._is_blocked_by_store(reason)]
             groups = [group for group in groups if not self._is_blocked_by_store(group[1])]
             groups.append((len(self._context.open_job.storing) + sum(blocked), storing))
-        held = self._frontier.statistics().held
-        if held:
+        if held := self._frontier.statistics().held:
             groups.append((held, Reason("", "not_before", self._frontier.next_due(), "the request's own delay")))
-        yield
-        largest = nlargest(most, groups, key=itemgetter(0))
-        count = WaitingCount(sum([count for count, _ in groups]), len(groups))
-        return count, [Waiting(count, reason) for count, reason in largest]
+        return groups
 
     def _paused(self, now: float) -> Reason | None:
         """Return the reason if the job's server does not respond, the crawl is ending, or it is paused."""
@@ -233,12 +253,15 @@ class Crawl:
         return reason is NO_PAGES and state.callbacks - state.finishing < state.most_callbacks
 
     def why(self, subject: Request | str) -> Reason | None:
-        """Explain the wait of a pending request, a scope (by its id) or a host: scope, limit, until when, its source.
+        """Explain why a pending request, a URL, a scope (by its id) or a host waits.
 
-        A URL that is not a scope's id means its host. None if nothing delays the request, because it may be sent, is in
-        flight, or is not pending. ``until`` is an event loop time in seconds. A request far back in its lane reports
-        the reason of the lane's next request. If another process of the job sends to a host, this process knows only
-        that, and the limit is ``store``.
+        A request far back in its lane reports the reason of the lane's next request. If no request for a URL is in
+        memory, the next page of its host is explained. If another process of the job sends to a host, this process
+        knows only that, and the limit is ``store``.
+
+        Returns:
+            Scope, limit, until when (event loop time in seconds) and source. None if nothing delays the request,
+            because it may be sent, is in flight, or is not pending.
         """
         now = trio.current_time()
         if (paused := self._paused(now)) is not None:
@@ -246,7 +269,7 @@ class Crawl:
         if isinstance(subject, str):
             scope_id = normal_id(subject)
             reason = self._why_scope_or_host(scope_id, now) or self._why_elsewhere(scope_id)
-            return reason if reason is not None or "://" not in subject else self.why(host_scope(subject))
+            return reason if reason is not None or "://" not in subject else self._why_url(subject, now)
         if any(request is subject for request in self._context.open_job.storing):
             return self._storing(now)
         reason = self._scheduler.why(subject, now)
@@ -258,6 +281,13 @@ class Crawl:
         if lane is None:
             return self._why_elsewhere(host_scope(subject.url))
         reason = self._scheduler.why(lane, now)
+        return self._storing(now) if self._is_blocked_by_store(reason) else reason
+
+    def _why_url(self, url: str, now: float) -> Reason | None:
+        """Return why the pending request for a URL waits, or else why its host would."""
+        reason = self._scheduler.why_url(Request(url).url, now)
+        if reason is None:
+            return self.why(host_scope(url))
         return self._storing(now) if self._is_blocked_by_store(reason) else reason
 
     def _why_elsewhere(self, host: str) -> Reason | None:

@@ -42,7 +42,7 @@ from trawl.http.notes import note, notes_of
 from trawl.observe import times_words
 from trawl.scheduler import Attempt, Scheduler
 from trawl.throttling import Scope, Throttle
-from trawl.throttling.reasons import add_parsing, add_times, add_wasted_send
+from trawl.throttling.reasons import add_parsing, add_response, add_times, add_wasted_send
 from trawl.throttling.scope import MAX_LEAD
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
@@ -268,7 +268,9 @@ class Fetcher:
             # Count the page before its places are released, so that no page too many is granted.
             self._limits.answered(attempt)
         self._time(attempt, outcome)
-        self._count(attempt, outcome)
+        size = self._count(attempt, outcome)
+        if attempt.lane is not None:
+            add_response(attempt.lane.scopes, outcome, size)
         outcome.is_heard = True
         now = trio.current_time()
         try:
@@ -406,8 +408,9 @@ class Fetcher:
         assert lane is not None
         add_times(lane.scopes, times)
 
-    def _count(self, attempt: Attempt, outcome: Outcome) -> None:
-        response = outcome.response
+    def _count(self, attempt: Attempt, outcome: Outcome) -> int:
+        """Count an outcome in the statistics, and return the bytes of its body."""
+        response, size = outcome.response, 0
         if response is not None:
             response.times = attempt.task.times
             self._stats.inc("response_count")
@@ -428,3 +431,4 @@ class Fetcher:
                 isinstance(outcome.error, AddressRefused) and not attempt.passes_gate
             ):  # robots.txt: counted for its pages
                 self._stats.inc("private_addresses_refused")
+        return size

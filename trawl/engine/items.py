@@ -248,6 +248,8 @@ class ItemSender:
     def _taken(self, item: object, page: str) -> None:
         if self._tells:
             logger.debug("item of %s: %.1000r", page or "start()", item)
+        types, kind = self._stats.item_types, type(item)
+        types[kind] = types.get(kind, 0) + 1
         if self._is_buffered:
             return
         self._stats.inc("item_scraped_count")

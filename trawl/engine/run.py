@@ -85,6 +85,7 @@ async def run_crawl(context: CrawlContext) -> CrawlResult:
         async with trio.open_nursery() as watching:
             for watcher in watchers:
                 watching.start_soon(watcher, engine.crawl)
+            watching.start_soon(engine.crawl.keep_status)
             engine.job_state.begin(watching)
             if engine.line is not None:
                 watching.start_soon(engine.line.run)
@@ -138,7 +139,7 @@ def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
     """Start the hooks of a crawl, and return the tasks that watch it."""
     own = own_watchers(context.engine.watchers, engine.crawl)
     engine.hooks.begin(context.events)
-    others = job_watchers(context.open_job.session, context.wall)
+    others = job_watchers(context.open_job.session)
     given = [contained_watcher(watcher) for watcher in context.watchers]
     return [*others, *given, *limit_watchers(context.engine, engine.limits), *own]
 

@@ -18,32 +18,28 @@ import os
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.settings import EngineSettings
-from trawl.engine.state import in_steps
 from trawl.errors import IgnoreRequest, SettingsError
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
-from trawl.observe import Progress, clipped, speed_between
+from trawl.observe import encode_status
 from trawl.plugins import load_plugin
 from trawl.tracebacks import blocking_line, contained
 
 if TYPE_CHECKING:
-    from trawl.clock import WallClock
     from trawl.frontier.redis.sessions import JobSession
 
 __all__ = [
     "MEBIBYTE",
-    "Pace",
     "contained_watcher",
     "held_bytes",
     "job_watchers",
@@ -51,8 +47,6 @@ __all__ = [
     "own_watchers",
     "report_blocked_loop",
 ]
-
-T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -190,88 +184,16 @@ async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl
         crawl.stats.inc("watcher_exceptions")
 
 
-SAY_EVERY = 1.0
-"""Seconds between two reports, which are stored with the next renewal."""
-
-SMOOTHING = 15.0
-"""Seconds over which the rate is measured."""
-
-_REASONS = 5
-_REASON_CHARACTERS = 120
-
-
-IDLE_FOR = 66.0
-"""Pause after a look, as a multiple of its duration, so that all looks take at most 1.5 % of a core."""
-
-
-class Pace:
-    """Looks at a crawl again and again without slowing it down: each look in short steps, and expensive looks rarely.
-
-    Args:
-        interval: Seconds between two looks, if that leaves 98.5 % of the time to others.
-    """
-
-    __slots__ = ("_interval", "_took")
-
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
-        self._took = 0.0
-
-    async def look(self, steps: Generator[None, None, T]) -> T:
-        """Run a generator and return its value, with a checkpoint after each of its steps."""
-        self._took = 0.0
-        return await in_steps(self._measured(steps))
-
-    async def pause(self) -> None:
-        """Sleep until the next look. A checkpoint."""
-        await trio.sleep(max(self._interval, self._took * IDLE_FOR))
-
-    def _measured(self, steps: Generator[None, None, T]) -> Generator[None, None, T]:
-        """Add up the time of the steps, without that of other tasks between them."""
-        while True:
-            started_at = trio.current_time()
-            try:
-                next(steps)
-            except StopIteration as end:
-                value: T = end.value
-                return value
-            finally:
-                self._took += trio.current_time() - started_at
-            yield
-
-
-def job_watchers(session: JobSession | None, wall: WallClock) -> list[Watcher]:
+def job_watchers(session: JobSession | None) -> list[Watcher]:
     """Return the watchers that communicate with observers of a job; none if there is no job that they could reach."""
-    return [] if session is None else [partial(_say, session, wall), partial(_heed, session)]
+    return [] if session is None else [partial(_say, session), partial(_heed, session)]
 
 
-async def _say(session: JobSession, wall: WallClock, crawl: Crawl) -> None:
-    """Report the progress of the crawl every second."""
-    from trawl.frontier.parts import SessionState  # noqa: PLC0415 - only needed for shared jobs
-
-    since = wall.to_epoch(crawl.started_at)
-    seen: deque[Progress] = deque()
-    pace = Pace(SAY_EVERY)
+async def _say(session: JobSession, crawl: Crawl) -> None:
+    """Report the status of the crawl to observers of the job, with the next renewal of the session."""
     while True:
-        _, held = await pace.look(crawl.waiting_in_steps(_REASONS))
-        now_at = trio.current_time()
-        now = Progress.of(crawl.stats, at=crawl.elapsed, queued=crawl.queued, in_flight=crawl.in_flight)
-        seen.append(now)
-        while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
-            seen.popleft()
-        state = SessionState(
-            since=since,
-            at=now.at,
-            pages=now.pages,
-            items=now.items,
-            queued=now.queued,
-            in_flight=now.in_flight,
-            errors=now.errors,
-            rate=speed_between(seen[0], now).pages,
-            waiting=[(one.count, clipped(one.reason.text(now_at), _REASON_CHARACTERS)) for one in held],
-        )
-        session.say(state.encode())
-        await pace.pause()
+        session.say(encode_status(crawl.status()))
+        await crawl.status_keeper.changed()
 
 
 async def _heed(session: JobSession, crawl: Crawl) -> None:

@@ -108,6 +108,7 @@ class Feeds:
 
     Attributes:
         all: The feeds, in the order of the settings.
+        waiting_bytes: Bytes of items that wait to be written.
     """
 
     def __init__(self, feeds: Sequence[Feed], blocking: Blocking, stats: Counts | None = None) -> None:
@@ -117,7 +118,7 @@ class Feeds:
         self._unfinished = list(feeds)
         self._blocking = blocking
         self._item_errors = ItemErrors(stats)
-        self._waiting_bytes = 0
+        self.waiting_bytes: int = 0
         self._error: FeedError | None = None
         self._wakeup = WriterWakeup(FLUSH_INTERVAL)
 
@@ -143,7 +144,7 @@ class Feeds:
             raise self._error
         if self._wakeup.is_closed:
             raise ValueError("the feeds are closed")
-        if self._waiting_bytes >= BUFFER_BYTES:
+        if self.waiting_bytes >= BUFFER_BYTES:
             raise trio.WouldBlock
         origin, reasons = ItemOrigin(page, type(item).__name__), []
         for feed in self._unfinished:
@@ -159,11 +160,11 @@ class Feeds:
                 self._item_errors.refused(feed.uri, origin, error)
                 reasons.append(f"feed {feed.uri}: {reason_of(error)}")
             else:
-                self._waiting_bytes += taken
+                self.waiting_bytes += taken
                 origin.feeds += taken > 0
         if reasons and not origin.feeds:
             raise ItemLost(f"{origin} is left out: {'; '.join(reasons)}")
-        self._wakeup.add(is_urgent=self._waiting_bytes >= BUFFER_BYTES)
+        self._wakeup.add(is_urgent=self.waiting_bytes >= BUFFER_BYTES)
 
     async def put(self, item: object, page: str = "") -> None:
         """Add an item to the feeds when there is room. A checkpoint. If this is cancelled, the item is not added.
@@ -271,10 +272,10 @@ class Feeds:
         await self.aclose()
 
     async def _write_batches(self) -> None:
-        while not (self._wakeup.is_closed and not self._waiting_bytes):
+        while not (self._wakeup.is_closed and not self.waiting_bytes):
             await self._wakeup.wait()
             self._raise_refused()
-            self._waiting_bytes = 0
+            self.waiting_bytes = 0
             self._wakeup.made_room()
             for feed in tuple(self._unfinished):
                 await self._flush_one(feed)
@@ -313,7 +314,7 @@ class Feeds:
     async def _finish_in_haste(self) -> None:
         """Finish all open feeds within ``FEEDS_CLOSE_GRACE``, after a cancellation or after another feed has failed."""
         with trio.move_on_after(FEEDS_CLOSE_GRACE, shield=True):
-            if not self._is_started and not self._waiting_bytes:
+            if not self._is_started and not self.waiting_bytes:
                 await self._blocking.run(_abandon_all, tuple(self._unfinished))
                 self._unfinished.clear()
             while self._unfinished:

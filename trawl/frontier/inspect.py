@@ -23,10 +23,11 @@ import msgspec
 
 from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
-from trawl.frontier.parts import HELD, SessionState
+from trawl.frontier.parts import HELD
 from trawl.frontier.record_format import JobRecord, meta_and_notes, unpack
 from trawl.frontier.sections import LEASES
 from trawl.frontier.tables import GIVEN_UP, connect, connect_to_read, read_kept, requeue
+from trawl.observe import CrawlStatus
 
 __all__ = [
     "Failure",
@@ -81,7 +82,8 @@ class SessionReport:
         exports: Whether the process writes the job's items to feeds.
         parts: Number of the 1,024 parts of hosts that it owns.
         lease_left: Remaining seconds of its lease. If negative, other processes may take its parts.
-        state: The last report of the process; None if it has not reported yet.
+        status: The last status of the process; None if it has not reported yet, or in another version.
+        is_other_version: Whether the process runs another version of trawl, whose status this version can't read.
     """
 
     number: int
@@ -90,7 +92,8 @@ class SessionReport:
     exports: bool = False
     parts: int = 0
     lease_left: float = 0.0
-    state: SessionState | None = None
+    status: CrawlStatus | None = None
+    is_other_version: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 import attrs
-import msgspec
 
 if TYPE_CHECKING:
     from tldextract import TLDExtract
@@ -49,7 +48,6 @@ __all__ = [
     "PartsReceived",
     "PartsRequired",
     "RequestsReceived",
-    "SessionState",
     "StartReceived",
     "domain_of",
     "is_held",
@@ -205,43 +203,3 @@ class ItemsReceived:
 
 
 Change: TypeAlias = PartsReceived | PartsRequired | RequestsReceived | ItemsReceived | StartReceived | JobFinished
-
-
-class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The state of one session.
-
-    Its renewals store the state (:meth:`JobSession.say`) for processes that inspect the job.
-
-    Attributes:
-        since: Wall time at which the session started, in seconds since the epoch.
-        at: Seconds from the start of the session to this state.
-        pages: Number of responses so far.
-        items: Number of items so far.
-        queued: Number of requests that wait for any reason.
-        in_flight: Number of requests in flight.
-        errors: Number of errors so far.
-        rate: Recent number of pages per second.
-        waiting: The most common reasons why requests wait. Each has the number of requests and a message.
-    """
-
-    since: float
-    at: float = 0.0
-    pages: int = 0
-    items: int = 0
-    queued: int = 0
-    in_flight: int = 0
-    errors: int = 0
-    rate: float = 0.0
-    waiting: list[tuple[int, str]] = []
-
-    def encode(self) -> bytes:
-        """Return its stored form."""
-        return msgspec.msgpack.encode(self)
-
-    @classmethod
-    def decode(cls, blob: bytes) -> SessionState | None:
-        """Return the state from its stored form; None if it can't be read."""
-        try:
-            return msgspec.msgpack.decode(blob, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return None

@@ -48,13 +48,15 @@ class Stats:
 
     Attributes:
         times: Total times of all requests, in seconds. They can also be read as ``queued_seconds`` and so on.
+        item_types: Number of items that passed the pipelines in this run, by type.
     """
 
-    __slots__ = ("_status_keys", "_values", "times")
+    __slots__ = ("_status_keys", "_values", "item_types", "times")
 
     def __init__(self) -> None:
         self._values: dict[str, Stat] = {}
         self.times: TimesTotal = TimesTotal()
+        self.item_types: dict[type, int] = {}
         self._status_keys: dict[int, str] = {}
 
     def inc(self, key: str, n: float = 1) -> None:

@@ -1,4 +1,9 @@
-"""The estimated end of a crawl.
+"""The status of a running crawl: one value for every view of it, and the estimate of its end.
+
+The engine makes a :class:`CrawlStatus` every second while a view needs it. The terminal, the log, the processes of a
+job, the commands ``trawl job`` and ``trawl top`` and the panel in the browser show this same value. It crosses the
+border between processes as MessagePack. A status of another version is not read, because its figures may mean something
+else.
 
 The estimate is pure arithmetic: the pending requests of each scope, divided by the rate that the limits in force allow.
 It counts pending requests only, so a crawl that still finds links lasts longer.
@@ -6,18 +11,59 @@ It counts pending requests only, so a crawl that still finds links lasts longer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from math import inf
+from operator import attrgetter
 
+import msgspec
 from msgspec import Struct
 
-from trawl.observe.text import duration_words
+from trawl.observe.text import counted, duration_words, number_words, rate_words
 
-__all__ = ["Estimate", "ScopeEstimate", "SendLimit", "estimate", "estimate_words"]
+__all__ = [
+    "ERROR_KEYS",
+    "LATENCY_BOUNDS",
+    "MAX_GROUPS",
+    "OTHER_VERSION",
+    "CrawlStatus",
+    "ErrorExample",
+    "Estimate",
+    "Health",
+    "Rate",
+    "Rates",
+    "ScopeEstimate",
+    "ScopeStatus",
+    "SendLimit",
+    "WaitingGroup",
+    "decode_status",
+    "encode_status",
+    "estimate",
+    "estimate_words",
+    "quantile",
+    "status_line",
+    "together",
+    "waiting_words",
+]
+
+VERSION = 1
+"""The version of :class:`CrawlStatus`. It rises when a field changes its meaning."""
+
+OTHER_VERSION = "its status is of another version of trawl"
+"""Shown in place of a status that this version can't read."""
+
+LATENCY_BOUNDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of the latency histogram, in seconds. An eleventh count is for longer latencies."""
+
+MAX_GROUPS = 5
+"""Number of groups of waiting requests in a status, the largest first. The other groups are only counted."""
 
 MAX_LAST = 5
 """Number of scopes in an estimate, the last to end first."""
+
+
+# -- the estimate
 
 
 class SendLimit(Struct, frozen=True, kw_only=True):
@@ -120,3 +166,325 @@ def estimate_words(found: Estimate | None) -> str:
     ends = ["never" if each.seconds == inf else f"in {duration_words(each.seconds)}" for each in found.scopes]
     others = [f"{each.scope} {end}" for each, end in zip(found.scopes, ends, strict=True) if each.scope != found.scope]
     return f"{words}: {', '.join([*([by] if by else []), *others])}" if by or others else words
+
+
+# -- the status
+
+
+class Rate(Struct, frozen=True, array_like=True):
+    """A rate per second over three spans of time.
+
+    Attributes:
+        ten_seconds: Over the last 10 seconds.
+        minute: Over the last minute.
+        whole: Since the start of the crawl.
+    """
+
+    ten_seconds: float = 0.0
+    minute: float = 0.0
+    whole: float = 0.0
+
+
+class Rates(Struct, frozen=True, kw_only=True):
+    """The rates of a crawl.
+
+    Attributes:
+        pages: Responses per second.
+        items: Items per second.
+    """
+
+    pages: Rate = Rate()
+    items: Rate = Rate()
+
+
+class WaitingGroup(Struct, frozen=True):
+    """Requests that wait for the same limit.
+
+    Attributes:
+        count: Number of requests.
+        words: The limit with the remaining time: ``a.example delay 0.4 s``.
+    """
+
+    count: int
+    words: str
+
+
+class ErrorExample(Struct, frozen=True, kw_only=True):
+    """The latest error of one kind.
+
+    Attributes:
+        kind: The part of the crawl and the error's class: ``callback ValueError``.
+        count: Number of errors of this kind since the first request for a status.
+        at: Wall time of the latest one, in seconds since the epoch.
+        message: The error's message and the URL or item.
+        traceback: The last lines of its traceback; "" for an error that is not of user code.
+    """
+
+    kind: str
+    count: int
+    at: float
+    message: str
+    traceback: str = ""
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """Figures that show whether the process keeps up.
+
+    Attributes:
+        lateness: Seconds by which the event loop was late for the latest tick.
+        memory: Bytes that the process holds; 0 if unknown.
+        backlog: Bytes of items that wait for the feeds' writer.
+        callbacks: Number of running callbacks.
+        scopes: Number of scopes in memory.
+    """
+
+    lateness: float = 0.0
+    memory: int = 0
+    backlog: int = 0
+    callbacks: int = 0
+    scopes: int = 0
+
+
+ERROR_KEYS = (
+    "download_error_count",
+    "spider_exceptions",
+    "item_error_count",
+    "middleware_exceptions",
+    "throttling_errors",
+    "scope_errors",
+)
+"""The statistics whose sum is the number of errors in a status."""
+
+
+class CrawlStatus(Struct, frozen=True, kw_only=True):
+    """The state of a crawl at one point in time. Every view of a running crawl shows this value.
+
+    Attributes:
+        version: The version of this value.
+        spider: The name of the spider.
+        state: ``running``, ``paused``, or the reason why the crawl is ending.
+        since: Wall time of the start, in seconds since the epoch.
+        at: Seconds from the start to this state.
+        pages: Responses so far.
+        items: Items so far.
+        errors: Errors so far: the sum of :data:`ERROR_KEYS`.
+        queued: Pending requests, for any reason.
+        in_flight: Requests in flight.
+        rates: Rates of pages and items.
+        held: Requests that wait for anything other than a free slot.
+        groups: Number of groups of waiting requests, one per reason.
+        waiting: The largest of these groups.
+        limits: Number of waiting requests by the name of the limit: ``delay``, ``gate`` (robots.txt), ``backoff``.
+        statuses: Number of responses by status code.
+        item_types: Number of items by type.
+        last_errors: The latest error of each kind.
+        estimate: The estimated end of the pending requests; None if nothing is pending.
+        health: Whether the process keeps up.
+    """
+
+    version: int = VERSION
+    spider: str = ""
+    state: str = "running"
+    since: float = 0.0
+    at: float = 0.0
+    pages: int = 0
+    items: int = 0
+    errors: int = 0
+    queued: int = 0
+    in_flight: int = 0
+    rates: Rates = Rates()
+    held: int = 0
+    groups: int = 0
+    waiting: Sequence[WaitingGroup] = ()
+    limits: Mapping[str, int] = {}
+    statuses: Mapping[str, int] = {}
+    item_types: Mapping[str, int] = {}
+    last_errors: Sequence[ErrorExample] = ()
+    estimate: Estimate | None = None
+    health: Health = Health()
+
+    def totals(self) -> CrawlStatus:
+        """Return the totals of this status, which remain when its process has ended."""
+        return CrawlStatus(
+            pages=self.pages,
+            items=self.items,
+            errors=self.errors,
+            statuses=self.statuses,
+            item_types=self.item_types,
+            last_errors=self.last_errors,
+        )
+
+
+class ScopeStatus(Struct, frozen=True, kw_only=True):
+    """The state of one scope at one point in time.
+
+    Attributes:
+        scope: The id of the scope.
+        sends: Number of sends so far.
+        rate: Sends per second between the first and the last send.
+        allowed: Sends per second that its limits allowed in that time; ``inf`` if no request had to wait.
+        delay: The current delay, in seconds.
+        concurrency: The current concurrency; ``inf`` without a limit.
+        in_flight: Requests in flight.
+        queued: Pending requests.
+        limit: The limit that its next request waits for; "" if the scope is open.
+        source: The source of that limit.
+        next_send: Seconds until the next request may be sent; ``inf`` if only a release helps.
+        triggers: Number of responses that asked for a slower pace.
+        steps: Backoff steps taken.
+        hints: Headers obeyed.
+        last_hint: The header obeyed last; "" without any.
+        statuses: Number of responses with status 1xx, 2xx, 3xx, 4xx and 5xx, and number of requests without a response.
+        size: Bytes of all bodies.
+        latency: Number of responses by latency, with the bounds of :data:`LATENCY_BOUNDS`.
+        seconds: Seconds until the last pending request is sent; 0.0 if none is pending.
+        reason: The limit that decides this time, in words.
+    """
+
+    scope: str
+    sends: int = 0
+    rate: float = 0.0
+    allowed: float = inf
+    delay: float = 0.0
+    concurrency: float = inf
+    in_flight: int = 0
+    queued: int = 0
+    limit: str = ""
+    source: str = ""
+    next_send: float = 0.0
+    triggers: int = 0
+    steps: int = 0
+    hints: int = 0
+    last_hint: str = ""
+    statuses: Sequence[int] = (0,) * 6
+    size: int = 0
+    latency: Sequence[int] = ()
+    seconds: float = 0.0
+    reason: str = ""
+
+
+def quantile(latency: Sequence[int], part: float) -> float:
+    """Return the upper bound of the latency that this part of the responses did not exceed, in seconds.
+
+    Args:
+        latency: The counts of a :class:`ScopeStatus`.
+        part: Between 0 and 1: 0.5 for the median.
+
+    Returns:
+        One of :data:`LATENCY_BOUNDS`; ``inf`` above the last one; 0.0 without responses.
+    """
+    wanted, seen = part * sum(latency), 0
+    for bound, count in zip((*LATENCY_BOUNDS, inf), latency, strict=False):
+        seen += count
+        if seen and seen >= wanted:
+            return bound
+    return 0.0
+
+
+# -- one status of several processes
+
+
+def together(statuses: Sequence[CrawlStatus]) -> CrawlStatus:
+    """Return the sum of the statuses of several processes, with the time and the state of the first process.
+
+    The largest groups of waiting requests stay, and the latest end is the end of all.
+    """
+    first = statuses[0]
+    names = ("pages", "items", "errors", "queued", "in_flight", "held", "groups")
+    sums: dict[str, int] = {name: sum([getattr(each, name) for each in statuses]) for name in names}
+    waiting = [group for each in statuses for group in each.waiting]
+    return msgspec.structs.replace(
+        first,
+        **sums,
+        rates=Rates(
+            pages=_sum_of_rates([each.rates.pages for each in statuses]),
+            items=_sum_of_rates([each.rates.items for each in statuses]),
+        ),
+        waiting=nlargest(MAX_GROUPS, waiting, key=attrgetter("count")),
+        limits=_sum_by_name([each.limits for each in statuses]),
+        statuses=_sum_by_name([each.statuses for each in statuses]),
+        item_types=_sum_by_name([each.item_types for each in statuses]),
+        last_errors=_latest([error for each in statuses for error in each.last_errors]),
+        estimate=_last_end([each.estimate for each in statuses if each.estimate is not None]),
+        health=Health(
+            lateness=max([each.health.lateness for each in statuses]),
+            memory=sum([each.health.memory for each in statuses]),
+            backlog=sum([each.health.backlog for each in statuses]),
+            callbacks=sum([each.health.callbacks for each in statuses]),
+            scopes=sum([each.health.scopes for each in statuses]),
+        ),
+    )
+
+
+def _sum_of_rates(rates: Sequence[Rate]) -> Rate:
+    return Rate(
+        sum([rate.ten_seconds for rate in rates]),
+        sum([rate.minute for rate in rates]),
+        sum([rate.whole for rate in rates]),
+    )
+
+
+def _sum_by_name(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)
+
+
+def _latest(errors: Sequence[ErrorExample]) -> list[ErrorExample]:
+    found: dict[str, ErrorExample] = {}
+    for error in errors:
+        known = found.get(error.kind)
+        latest = error if known is None or error.at >= known.at else known
+        found[error.kind] = msgspec.structs.replace(latest, count=error.count + (known.count if known else 0))
+    return list(found.values())
+
+
+def _last_end(estimates: Sequence[Estimate]) -> Estimate | None:
+    if not estimates:
+        return None
+    last = max(estimates, key=attrgetter("seconds"))
+    scopes = nlargest(MAX_LAST, [each for found in estimates for each in found.scopes], key=attrgetter("seconds"))
+    return msgspec.structs.replace(last, scopes=scopes)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(CrawlStatus).decode
+
+
+def encode_status(status: CrawlStatus) -> bytes:
+    """Return a status in its form for other processes."""
+    return _encode(status)
+
+
+def decode_status(blob: bytes) -> CrawlStatus | None:
+    """Return a status from its form for other processes; None if another version of trawl wrote it."""
+    try:
+        status = _decode(blob)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return status if status.version == VERSION else None
+
+
+# -- words for people
+
+
+def status_line(status: CrawlStatus) -> str:
+    """Return a status as one line of the log, with the rates of the last minute."""
+    rates = status.rates
+    line = (
+        f"{counted(status.pages, 'page')} ({rate_words(rates.pages.minute)}), "
+        f"{counted(status.items, 'item')} ({rate_words(rates.items.minute)}), "
+        f"{number_words(status.queued)} queued, {status.in_flight} in flight, {counted(status.errors, 'error')}"
+    )
+    return "; ".join([line, *filter(None, (waiting_words(status), estimate_words(status.estimate)))])
+
+
+def waiting_words(status: CrawlStatus, most: int = 3) -> str:
+    """Return the largest groups of waiting requests: ``37 waiting: a.example delay 0.4 s; b.example hint 12 s``."""
+    if not status.waiting:
+        return ""
+    shown = [group.words for group in status.waiting[:most]]
+    if status.groups > len(shown):
+        shown.append(f"and {number_words(status.groups - len(shown))} more")
+    return f"{number_words(status.held)} waiting: {'; '.join(shown)}"

@@ -43,6 +43,7 @@ from trawl.scheduler.reasons import (
     why,
     why_host,
     why_next,
+    why_url,
 )
 from trawl.scheduler.scope_queue import PASSES, ScopeQueue
 from trawl.throttling.scope import MAX_LEAD, MIN_LEAD
@@ -509,11 +510,18 @@ class Scheduler:
         """Return why the next attempt in the lane of ``attempt`` waits; None if there is none, or it may be sent."""
         return why_next(self, attempt, now)
 
+    def why_url(self, url: str, now: float) -> Reason | None:
+        """Return why the pending request for ``url`` waits, or else the next page of its host; None if none waits."""
+        return why_url(self, url, now)
+
     def waiting_in_steps(
-        self, clock: Callable[[], float], stored: StoredCount | None = None
+        self,
+        clock: Callable[[], float],
+        stored: StoredCount | None = None,
+        by_scope: dict[str, int] | None = None,
     ) -> Generator[None, None, list[ReasonCount]]:
         """Group the pending attempts by the reason why they wait. Yields after each step."""
-        return waiting_in_steps(self, clock, stored)
+        return waiting_in_steps(self, clock, stored, by_scope)
 
     # -- inside
 

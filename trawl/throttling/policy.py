@@ -37,7 +37,7 @@ from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.limits import Limits, lengthening
 from trawl.throttling.managers import OnFailure, call_user, ignore_failure, log_failure
 from trawl.throttling.rampup import RampupPolicy, RampupState
-from trawl.throttling.reasons import LimitName
+from trawl.throttling.reasons import LimitName, ResponseCounts
 from trawl.throttling.scope import CONFIGURED, Scope
 from trawl.throttling.snapshot import ServerLimit
 
@@ -180,6 +180,7 @@ class ScopeState:
         hints: Number of headers obeyed.
         last_hint: The last header obeyed, and its response.
         times: The total times of its requests, by stage; None before the first.
+        counts: Its responses by status and latency; None before the first.
         period: The statistics for warnings; None before the first period.
     """
 
@@ -187,6 +188,7 @@ class ScopeState:
         "armed",
         "auto",
         "backoff",
+        "counts",
         "escalated_at",
         "failure_timer",
         "first_sent",
@@ -231,6 +233,7 @@ class ScopeState:
         self.hints: int = 0
         self.last_hint: str = ""
         self.times: TimesTotal | None = None
+        self.counts: ResponseCounts | None = None
         self.period: Any = None
         self.armed: float = math.inf
         self.has_answered: bool = False

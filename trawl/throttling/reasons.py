@@ -11,11 +11,14 @@ which all of them waited for a robots.txt, does not count.
 
 The time for which the delays, the quota and the holds kept sends apart is counted separately, without slots. It is
 never more than the time between the sends, so a rate computed from it is never below the rate that was reached.
+
+Length: reasons, waits, counts, reports and statuses all read the same state of a scope.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
@@ -23,7 +26,8 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from trawl.http import Times, TimesTotal
+from trawl.http import Outcome, Times, TimesTotal
+from trawl.observe import LATENCY_BOUNDS, ScopeStatus, SendLimit, duration_words
 
 if TYPE_CHECKING:
     from trawl.throttling.outcomes import Granted
@@ -34,15 +38,19 @@ __all__ = [
     "LimitName",
     "MinCounter",
     "Reason",
+    "ResponseCounts",
     "ScopeReport",
     "Waits",
     "account",
     "add_parsing",
+    "add_response",
     "add_times",
     "add_wasted_send",
     "limit_words",
     "report_of",
     "reports_of",
+    "send_limit",
+    "status_of",
 ]
 
 
@@ -323,6 +331,39 @@ def add_times(scopes: Iterable[Scope], times: Times) -> None:
         state.times.add(times)
 
 
+class ResponseCounts:
+    """The responses of one scope. Hot, so mutable and slotted.
+
+    Attributes:
+        statuses: Number of responses with status 1xx, 2xx, 3xx, 4xx and 5xx, and number of requests without a response.
+        size: Bytes of all bodies.
+        latency: Number of responses by latency, with the bounds of :data:`trawl.observe.LATENCY_BOUNDS`.
+    """
+
+    __slots__ = ("latency", "size", "statuses")
+
+    def __init__(self) -> None:
+        self.statuses: list[int] = [0] * 6
+        self.size: int = 0
+        self.latency: list[int] = [0] * (len(LATENCY_BOUNDS) + 1)
+
+
+def add_response(scopes: Iterable[Scope], outcome: Outcome, size: int) -> None:
+    """Count the outcome of a request, with a body of ``size`` bytes, in each scope that it took."""
+    response, latency = outcome.response, outcome.latency
+    index = 5 if response is None else min(max(response.status // 100, 1), 5) - 1
+    bound = None if latency is None else bisect_left(LATENCY_BOUNDS, latency)
+    for scope in scopes:
+        state: ScopeState = scope.state
+        counts = state.counts
+        if counts is None:
+            counts = state.counts = ResponseCounts()
+        counts.statuses[index] += 1
+        counts.size += size
+        if bound is not None:
+            counts.latency[bound] += 1
+
+
 def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:
     """Add the time of such a request's callback."""
     for scope in scopes:
@@ -348,11 +389,42 @@ def rate_in_force(scope: Scope) -> float:
     rate = 1.0 / scope.delay if scope.delay > 0.0 else math.inf
     if scope.delay_per_slot > 0.0 and scope.concurrency < math.inf:
         rate = min(rate, scope.concurrency / scope.delay_per_slot)
+    return min(rate, rate_of_quota(scope))
+
+
+def rate_of_quota(scope: Scope) -> float:
+    """Return the sends per second that the quota allows for average requests; ``inf`` without a quota."""
     quota, state = scope.quota, scope.state
-    if quota is not None and quota.window > 0.0:
-        amount = state.used / state.sends if state is not None and state.sends else scope.min_amount
-        rate = min(rate, quota.quota / quota.window / amount if amount > 0.0 else math.inf)
-    return rate
+    if quota is None or quota.window <= 0.0:
+        return math.inf
+    amount = state.used / state.sends if state is not None and state.sends else scope.min_amount
+    return quota.quota / quota.window / amount if amount > 0.0 else math.inf
+
+
+def send_limit(scope: Scope, now: float) -> SendLimit:
+    """Return the rate that the limits in force allow, the limit that sets this rate, and when the scope opens.
+
+    The concurrency limits the rate by the time that a request of the scope takes on average.
+    """
+    times, limits = scope.state.times, []
+    if scope.delay > 0.0:
+        limits.append((1.0 / scope.usual, f"{scope.delay_limit} {duration_words(scope.usual)}", scope.delay_source))
+    if scope.delay_per_slot > 0.0 and scope.concurrency < math.inf:
+        words = f"delay per slot {duration_words(scope.delay_per_slot)}"
+        limits.append((scope.concurrency / scope.delay_per_slot, words, scope.delay_source))
+    if times is not None and scope.concurrency < math.inf:
+        seconds = (times.connecting + times.fetching) / times.sends
+        if seconds > 0.0:
+            words = f"concurrency {scope.concurrency:g}"
+            limits.append((scope.concurrency / seconds, words, scope.concurrency_source))
+    if scope.quota is not None:
+        limits.append((rate_of_quota(scope), f"quota {scope.quota.quota:g}", scope.quota_source))
+    until = scope.earliest_at(now)
+    opens_in = max(until - now, 0.0) if until < math.inf else 0.0
+    if not limits:
+        return SendLimit(opens_in=opens_in)
+    rate, words, source = min(limits, key=lambda limit: limit[0])
+    return SendLimit(rate=rate, reason=f"{words}, {source}" if source else words, opens_in=opens_in)
 
 
 def allowed_rate(scope: Scope, rate: float) -> float:
@@ -370,8 +442,7 @@ def allowed_rate(scope: Scope, rate: float) -> float:
 def report_of(scope: Scope, now: float) -> ScopeReport:
     """Return the statistics of a scope so far."""
     state: ScopeState = scope.state
-    span = scope.last_sent - state.first_sent
-    rate = (state.sends - 1) / span if state.sends > 1 and span > 0.0 else 0.0
+    rate = _rate_reached(scope)
     return ScopeReport(
         scope=scope.id,
         requests=state.requests,
@@ -386,6 +457,41 @@ def report_of(scope: Scope, now: float) -> ScopeReport:
         steps=state.steps,
         hints=state.hints,
         last_hint=state.last_hint,
+    )
+
+
+def _rate_reached(scope: Scope) -> float:
+    state: ScopeState = scope.state
+    span = scope.last_sent - state.first_sent
+    return (state.sends - 1) / span if state.sends > 1 and span > 0.0 else 0.0
+
+
+def status_of(scope: Scope, now: float, queued: int = 0) -> ScopeStatus:
+    """Return the state of a scope at ``now``, with ``queued`` pending requests."""
+    state: ScopeState = scope.state
+    counts, rate, limit = state.counts, _rate_reached(scope), send_limit(scope, now)
+    reason = scope.reason(now, scope.min_amount if scope.lanes else 1.0)
+    return ScopeStatus(
+        scope=scope.id,
+        sends=state.sends,
+        rate=rate,
+        allowed=allowed_rate(scope, rate),
+        delay=scope.delay,
+        concurrency=scope.concurrency,
+        in_flight=scope.in_flight,
+        queued=queued,
+        limit=reason.limit,
+        source=reason.source,
+        next_send=max(reason.until - now, 0.0),
+        triggers=state.triggers,
+        steps=state.steps,
+        hints=state.hints,
+        last_hint=state.last_hint,
+        statuses=(0,) * 6 if counts is None else tuple(counts.statuses),
+        size=0 if counts is None else counts.size,
+        latency=() if counts is None else tuple(counts.latency),
+        seconds=limit.lasts(queued),
+        reason=limit.reason,
     )
 
 

@@ -687,6 +687,19 @@ class Throttle:
         reason = None if scope is None else scope.reason(now)
         return reason if reason is not None and reason.limit else None
 
+    @property
+    def scope_count(self) -> int:
+        """Number of scopes in memory."""
+        return len(self._table)
+
+    def scopes(self) -> list[Scope]:
+        """Return the scopes in memory."""
+        return list(self._table)
+
+    def scope_of(self, id: str) -> Scope | None:
+        """Return the scope with this normalized id; None if it is not in memory."""
+        return self._table.get(id)
+
     def report(self, now: float) -> list[ScopeReport]:
         """Return the reports of all scopes, the busiest first: the table at the end."""
         return reports_together([*reports_of(self._table, now), *self._handed_on])

@@ -16,7 +16,7 @@ import trio
 
 from trawl.errors import HostGivenUp, JobError
 from trawl.frontier.inspect import Failure, JobReport, SessionReport, json_line
-from trawl.frontier.parts import SessionState, is_held
+from trawl.frontier.parts import is_held
 from trawl.frontier.record_format import unpack
 from trawl.frontier.redis import client
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
@@ -31,6 +31,7 @@ from trawl.frontier.redis.layout import (
     texts_of,
 )
 from trawl.frontier.redis.startup import check_head, open_job
+from trawl.observe import decode_status
 
 __all__ = ["export_pending", "failures", "inspect_job", "requeue_failed", "wish"]
 
@@ -196,7 +197,7 @@ async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool) 
         owner=", ".join(names) or None,
         last_error="",
         pending=pending + given_up,
-        leased=min(pending, sum([each.state.in_flight for each in sessions if each.state and each.lease_left > 0])),
+        leased=min(pending, sum([each.status.in_flight for each in sessions if each.status and each.lease_left > 0])),
         oldest_lease=None,
         failed=failed - given_up,
         given_up=given_up,
@@ -215,6 +216,7 @@ def _sessions(head: Mapping[str, str], left: Sequence[bytes], notes: Mapping[byt
     for session, microseconds in zip(left[::2], left[1::2], strict=True):
         number = session.decode()
         told = {what: notes.get(f"{number} {what}".encode(), b"") for what in ("name", "works", "parts", "says")}
+        status = decode_status(told["says"]) if told["says"] else None
         report = SessionReport(
             number=int(number),
             name=told["name"].decode("utf-8", "replace") or "?",
@@ -222,7 +224,8 @@ def _sessions(head: Mapping[str, str], left: Sequence[bytes], notes: Mapping[byt
             exports=head.get("exporter") == number,
             parts=int(told["parts"] or 0),
             lease_left=int(microseconds) / 1e6,
-            state=SessionState.decode(told["says"]) if told["says"] else None,
+            status=status,
+            is_other_version=bool(told["says"]) and status is None,
         )
         found.append(report)
     return sorted(found, key=lambda report: report.number)

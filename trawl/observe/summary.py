@@ -1,33 +1,25 @@
-"""The progress of a crawl and its summary, in words for people, and the settings of the log.
+"""The summary of a crawl in words for people, and the settings of the log and the progress.
 
 Only :mod:`trawl.observe` imports this module. The command and the log of :func:`trawl.run` show the texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-import attrs
 from msgspec import Meta, Struct
 
 from trawl.http import Times
-from trawl.observe.stats import Stats
 from trawl.observe.text import clipped, counted, duration_words, number_words, printable, rate_words, times_words
 
 __all__ = [
-    "ERROR_KEYS",
     "FAILINGS",
     "LogLevel",
     "ObserveSettings",
-    "Progress",
-    "Speed",
     "came_to_nothing",
     "failings",
-    "progress_line",
-    "speed_between",
     "summary_rows",
-    "waiting_words",
 ]
 
 LogLevel = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"]
@@ -58,94 +50,6 @@ class ObserveSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         float,
         Meta(ge=0, title="s", description="Log progress at this interval when no live panel is shown. 0 disables it."),
     ] = 60.0
-
-
-ERROR_KEYS = (
-    "download_error_count",
-    "spider_exceptions",
-    "item_error_count",
-    "middleware_exceptions",
-    "throttling_errors",
-    "scope_errors",
-)
-"""The statistics whose sum is the number of errors in the progress."""
-
-
-@attrs.frozen(kw_only=True)
-class Progress:
-    """The state of a crawl at one point in time.
-
-    Attributes:
-        at: Seconds since the start of the crawl.
-        pages: Responses so far.
-        items: Items so far.
-        queued: Pending requests, for any reason.
-        in_flight: Requests in flight.
-        errors: Errors so far: the sum of :data:`ERROR_KEYS`.
-        waiting: The most frequent reasons why requests wait, in words: ``"a.example delay 0.4 s"``.
-        held: Requests that wait for anything other than a free slot.
-    """
-
-    at: float = 0.0
-    pages: int = 0
-    items: int = 0
-    queued: int = 0
-    in_flight: int = 0
-    errors: int = 0
-    held: int = 0
-    waiting: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls, stats: Stats, *, at: float, queued: int, in_flight: int, held: int = 0, waiting: Sequence[str] = ()
-    ) -> Progress:
-        """Return the progress of a crawl with these statistics."""
-        return cls(
-            at=at,
-            pages=stats.count("response_count"),
-            items=stats.count("item_scraped_count"),
-            errors=sum(stats.count(key) for key in ERROR_KEYS),
-            queued=queued,
-            in_flight=in_flight,
-            held=held,
-            waiting=tuple(waiting),
-        )
-
-
-@attrs.frozen
-class Speed:
-    """The speed of a crawl over some time.
-
-    Attributes:
-        pages: Pages per second.
-        items: Items per second.
-    """
-
-    pages: float = 0.0
-    items: float = 0.0
-
-
-def speed_between(earlier: Progress, later: Progress) -> Speed:
-    """Return the speed between two points in time; 0 if no time has passed."""
-    seconds = later.at - earlier.at
-    if seconds <= 0:
-        return Speed()
-    return Speed((later.pages - earlier.pages) / seconds, (later.items - earlier.items) / seconds)
-
-
-def progress_line(now: Progress, speed: Speed) -> str:
-    """Return the progress as one line of the log."""
-    line = (
-        f"{counted(now.pages, 'page')} ({rate_words(speed.pages)}), "
-        f"{counted(now.items, 'item')} ({rate_words(speed.items)}), "
-        f"{number_words(now.queued)} queued, {now.in_flight} in flight, {counted(now.errors, 'error')}"
-    )
-    return f"{line}; {waiting_words(now)}" if now.waiting else line
-
-
-def waiting_words(now: Progress) -> str:
-    """Return the reasons why requests wait: ``37 waiting: a.example delay 0.4 s; b.example Retry-After 12 s``."""
-    return f"{number_words(now.held)} waiting: {'; '.join(now.waiting)}" if now.waiting else ""
 
 
 _DETAILS = 4

@@ -1,0 +1,195 @@
+"""The status of a running crawl: ``crawl.status()``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+import trawl
+from trawl.engine import Crawl
+from trawl.engine.status import SHARE, SLICE, StatusKeeper
+from trawl.http import Request, Response
+from trawl.observe import CrawlStatus
+from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
+from trawl.throttling import Reason
+
+SETTINGS = {
+    "DOWNLOAD_DELAY": 1.0,
+    "DOWNLOAD_DELAY_PER_SLOT": 0.0,
+    "RANDOMIZE_DOWNLOAD_DELAY": False,
+    "ROBOTSTXT_OBEY": False,
+}
+
+
+@attrs.define
+class Book:
+    title: str
+
+
+def looked_at(
+    look: Callable[[Crawl], Any], settings: dict[str, Any] | None = None, *, pages: int = 30, at: float = 10.25
+) -> Any:
+    """Return what ``look`` sees ``at`` seconds after the first request for a status."""
+    found: list[Any] = []
+
+    class Books(trawl.Spider[Any]):
+        name = "books"
+
+        async def start(self) -> AsyncIterator[Request]:
+            for number in range(pages):
+                yield Request(f"http://a.example/{number}")
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            if response.url.endswith("/3"):
+                raise ValueError("no <b>price</b>")
+            yield Book("x") if response.url.endswith("/1") else {"url": response.url}
+
+    async def watch(crawl: Crawl) -> None:
+        await trio.sleep(0.5)  # between two sends
+        crawl.status()
+        await trio.sleep(at)
+        found.append(look(crawl))
+        crawl.cancel()
+
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=lambda _: SimulatedResponse(body="12345", latency=0.3))
+    simulate(Books, web, {**SETTINGS, **(settings or {}), "WATCHERS": {watch: 0}}, errors="collect")
+    return found[0]
+
+
+def test_the_status_has_the_figures_the_rates_and_the_types_of_items() -> None:
+    status: CrawlStatus = looked_at(lambda crawl: crawl.status())
+    assert (status.spider, status.state, status.pages, status.in_flight) == ("books", "running", 11, 0)
+    assert status.queued == 19
+    assert status.statuses == {"200": 11}
+    assert status.item_types == {"dict": 9, "Book": 1}
+    assert status.rates.pages.ten_seconds == pytest.approx(1.0, rel=0.1)
+    assert status.rates.pages.whole == pytest.approx(1.0, rel=0.1)
+    assert status.health.scopes == 1
+
+
+def test_the_status_says_what_requests_wait_for_and_when_they_end() -> None:
+    status: CrawlStatus = looked_at(lambda crawl: crawl.status())
+    assert status.limits == {"delay": 19}
+    assert [(group.count, group.words.partition(" ")[0]) for group in status.waiting] == [(19, "a.example")]
+    assert status.estimate is not None
+    assert status.estimate.scope == "a.example"
+    assert status.estimate.reason == "delay 1.0 s, configuration"
+    assert 18.0 <= status.estimate.seconds <= 19.0
+
+
+def test_the_estimate_is_kept() -> None:
+    def look(crawl: Crawl) -> float:
+        status = crawl.status()
+        assert status.estimate is not None
+        return status.at + status.estimate.seconds
+
+    assert looked_at(look, at=5.0) == pytest.approx(looked_at(look, at=20.0), abs=1.0)
+    assert looked_at(look, at=5.0) == pytest.approx(29.0, abs=1.0)  # 30 pages, one a second from 0 on
+
+
+def test_the_last_error_of_each_kind_comes_with_its_traceback() -> None:
+    status: CrawlStatus = looked_at(lambda crawl: crawl.status())
+    (error,) = status.last_errors
+    assert (error.kind, error.count) == ("callback ValueError", 1)
+    assert error.message == "http://a.example/3: no <b>price</b>"
+    assert 'raise ValueError("no <b>price</b>")' in error.traceback
+
+
+def test_a_scope_has_its_responses_bytes_latencies_and_next_send() -> None:
+    (scope,) = looked_at(lambda crawl: list(crawl.status_keeper.scopes.values()))
+    assert (scope.scope, scope.sends, scope.queued, scope.limit) == ("a.example", 11, 19, "delay")
+    assert scope.statuses == (0, 11, 0, 0, 0, 0)
+    assert scope.size == 55
+    assert scope.latency == (0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0)
+    assert 0.0 <= scope.next_send <= 1.0
+    assert scope.seconds == pytest.approx(18.5, abs=0.1)
+
+
+def test_a_paused_crawl_says_so() -> None:
+    def look(crawl: Crawl) -> Reason | None:
+        crawl.pause()
+        return crawl.why("http://a.example/20")
+
+    assert "paused" in looked_at(look).source
+
+
+def test_why_takes_the_url_of_a_pending_request() -> None:
+    reason = looked_at(lambda crawl: crawl.why("http://a.example/20"))
+    assert (reason.scope, reason.limit) == ("a.example", "delay")
+
+
+def test_why_finds_a_url_that_no_scope_delays() -> None:
+    class Links(trawl.Spider[Any]):
+        name = "links"
+        start_urls = ("http://a.example/",)
+
+        async def parse(self, response: Response) -> AsyncIterator[Any]:
+            if response.url.endswith("/1"):
+                await trio.sleep(0.01)  # until the next request is in flight
+                assert self.crawl is not None
+                yield {"reason": self.crawl.why("http://a.example/9"), "other": self.crawl.why("http://b.example/")}
+            for request in response.follow_all(css="a"):
+                yield request
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1)
+    web.add_page("http://a.example/", links=[f"/{number}" for number in range(1, 10)])
+    settings = {**SETTINGS, "DOWNLOAD_DELAY": 0.0, "CONCURRENT_REQUESTS": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
+    (item,) = simulate(Links, web, settings).items
+    assert (item["reason"].limit, item["reason"].source) == ("places", "CONCURRENT_REQUESTS")
+    assert item["other"] is None
+
+
+def test_nothing_runs_until_a_status_is_requested() -> None:
+    class One(trawl.Spider[Any]):
+        name = "one"
+        start_urls = ("http://a.example/",)
+
+        def parse(self, response: Response) -> None: ...
+
+    web, made = SimulatedWeb(), []
+    web.add_host("a.example")
+
+    async def watch(crawl: Crawl) -> None:
+        made.append(crawl._status_keeper)
+
+    simulate(One, web, {"WATCHERS": {watch: 0}})
+    assert made == [None]
+
+
+async def test_all_scopes_are_read_in_slices_with_a_share_of_the_time(
+    mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds, steps = 0, 300
+
+    class Busy(StatusKeeper):
+        def __init__(self) -> None:
+            self._due = 0.0
+
+        def _steps(self) -> Iterator[None]:  # type: ignore[override]
+            nonlocal rounds
+            for _ in range(steps):
+                mock_clock.jump(SLICE / 10)
+                yield
+            rounds += 1
+
+    mock_clock.autojump_threshold = 0
+    started_at = trio.current_time()
+    with trio.move_on_after(60.0):
+        await Busy()._go_round()
+    assert rounds >= 10
+    assert rounds * steps * SLICE / 10 / (trio.current_time() - started_at) <= SHARE
+
+
+def test_no_view_imports_the_keeper() -> None:
+    import subprocess
+
+    code = "import sys, trawl, trawl.cli; import trawl.engine; print('trawl.engine.status' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
