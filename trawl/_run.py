@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import sys
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -57,6 +58,7 @@ from trawl.throttling.scope_table import CrawlDelays
 from trawl.tracebacks import contained
 from trawl.transport import Transport, TransportRouter, TransportSettings
 from trawl.transport.resolver import CrawlResolver, DnsResolver, Resolve, ThreadResolver
+from trawl.user_files import is_imported_for_spiders
 
 if TYPE_CHECKING:
     from trawl.compat.middleware import Show
@@ -68,6 +70,8 @@ logger: logging.Logger = logging.getLogger("trawl")
 
 def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any) -> CrawlResult:
     """Start Trio and run a spider until it finishes. The first Ctrl-C drains the crawl, the second cancels it.
+
+    While a command such as ``trawl check`` imports the script for its spiders, nothing is sent.
 
     ::
 
@@ -334,6 +338,9 @@ async def crawl_with(
         UsageError: If a feed can't be opened, a start URL can't be fetched, or the spider's ``download_delay`` is not
             valid. Nothing was sent.
     """
+    if is_imported_for_spiders.get():
+        await trio.lowlevel.checkpoint()
+        return CrawlResult("not started", defaultdict(int), 0.0, [])
     blocking = blocking or ThreadBlocking()
     resolve = resolve or _resolver(settings, blocking)
     whereabouts = CrawlResolver(resolve)

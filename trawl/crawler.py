@@ -19,6 +19,7 @@ from trawl.scrapy_names import Unsupported, name_advice
 from trawl.settings import Layer, Settings, ambient, load, of_spider
 from trawl.spiders import Spider
 from trawl.spiders.crawler import Crawler
+from trawl.user_files import is_imported_for_spiders
 from trawl.utils import configure_logging
 
 __all__ = ["AsyncCrawlerProcess", "Crawler", "CrawlerProcess"]
@@ -88,6 +89,8 @@ class CrawlerProcess:
     def start(self, stop_after_crawl: bool = True, install_signal_handlers: bool = True) -> None:
         """Run the spiders, and return when all crawls have ended. Ctrl-C cancels them; feeds end with whole records.
 
+        While a command such as ``trawl check`` imports the script for its spiders, nothing is sent.
+
         Args:
             stop_after_crawl: Ignored, because nothing keeps running after the crawls.
             install_signal_handlers: Ignored.
@@ -96,7 +99,8 @@ class CrawlerProcess:
             UsageError: If a setting, a feed or a start URL can't be used.
             RuntimeError: If Trio already runs in this thread. Use ``await trawl.crawl(...)`` instead.
         """
-        configure_logging(self._settings, self._installs)
+        if not is_imported_for_spiders.get():
+            configure_logging(self._settings, self._installs)
         wanted, self._wanted = self._wanted, []
         found: dict[int, CrawlResult] = {}
 

@@ -332,7 +332,7 @@ def test_with_scrapy_installed_its_spider_is_told_the_same(tmp_path: Path, endin
 
 
 def test_an_import_of_what_only_scrapy_has_is_told_what_to_use(tmp_path: Path) -> None:
-    text = "from trawl.utils.project import data_path\n"
+    text = "from trawl.utils.project import inside_project\n"
     assert "trawl.run() and the command read" in refusal(write(tmp_path / "myscript.py", text))
     text = "from trawl.exceptions import (\n    DropItem,\n    StopDownload,\n)\n"
     assert "StopDownload is not here: no code runs" in refusal(write(tmp_path / "mystop.py", text))

@@ -21,8 +21,7 @@ SCRAPYS: list[tuple[type, list[str]]] = [
     (
         Settings,
         [
-            *("add_to_list", "attributes", "copy", "freeze", "frozencopy", "getpriority", "getwithbase"),
-            *("set", "setdict", "setmodule"),
+            *("add_to_list", "attributes", "freeze", "frozencopy", "getpriority", "getwithbase", "setmodule"),
         ],
     ),
     (

@@ -84,7 +84,7 @@ def test_an_import_of_scrapys_is_written_for_trawl(before: str, after: str) -> N
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        ("from scrapy.utils.project import data_path", "data_path is not here: trawl.run() and the command read"),
+        ("from scrapy.utils.project import init_env", "init_env is not here: trawl.run() and the command read"),
         ("from scrapy.utils.log import TopLevelFormatter", "the command sets up the log"),
         ("from scrapy.utils.reqser import request_to_dict", "a job (JOB_DIR) stores its requests"),
         ("from scrapy.crawler import CrawlerRunner", "trawl.run(Spider"),
@@ -124,7 +124,7 @@ def test_an_import_of_scrapys_is_written_for_trawl(before: str, after: str) -> N
         ("import twisted.internet.reactor", "twisted.internet.reactor is Twisted's: for callLater"),
         ("from scrapy.utils.defer import maybe_deferred_to_future", "await self.fetch(request)"),
         ("import scrapy.utils.gz", "use the gzip module"),
-        ("from trawl.utils.project import data_path", "read [tool.trawl]"),
+        ("from trawl.utils.project import init_env", "read [tool.trawl]"),
         ("from trawl.exceptions import StopDownload", "download_maxsize"),
     ],
 )

@@ -90,6 +90,39 @@ def test_scrapy_settings_without_meaning_are_passed_over_with_a_warning(caplog: 
     assert caplog.messages == ["TWISTED_REACTOR (in custom_settings) is Scrapy's and has no effect: trawl runs on Trio"]
 
 
+def test_declared_settings_of_scrapy_are_told_if_they_change_the_records(caplog: pytest.LogCaptureFixture) -> None:
+    own = {
+        "ADDONS": {"shop.parts.Addon": 300},
+        "BOT_NAME": "shop",
+        "DOWNLOAD_HANDLERS": {"http": "shop.parts.Handler"},
+        "DOWNLOADER": "",
+        "LOG_FORMATTER": "shop.parts.Formatter",
+        "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
+        "TELNETCONSOLE_ENABLED": False,
+        "SHOP_SIZE": 3,
+    }
+    settings = load(Layer("pyproject.toml", {"SCRAPY_COMPAT": True}, own=own))
+    told = [record.getMessage().partition(" ")[0] for record in caplog.records]
+    assert told == ["ADDONS", "DOWNLOAD_HANDLERS", "LOG_FORMATTER"]
+    assert settings["ADDONS"] == {"shop.parts.Addon": 300}
+    plugin = {"DOWNLOAD_HANDLERS": {"http": "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}}
+    with pytest.raises(SettingsError, match="does not run here: write a middleware"):
+        load(Layer("pyproject.toml", {"SCRAPY_COMPAT": True}, own=plugin))
+
+
+def test_a_key_of_the_projects_own_stays_in_a_feed_of_a_moved_crawl(caplog: pytest.LogCaptureFixture) -> None:
+    feeds = {"x.json": {"format": "json", "shop_kind": "a"}, "y.json": {"overwrite": True}}
+    settings = load(Layer("pyproject.toml", {"SCRAPY_COMPAT": True, "FEEDS": feeds}))
+    assert settings["FEEDS"] == feeds
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "FEEDS['x.json'] (in pyproject.toml) has your own key 'shop_kind': only the feed's item_filter gets it"
+    )
+    for wrong in ({"overwrit": True}, {"postprocessing": []}):
+        with pytest.raises(SettingsError, match="unknown key"):
+            load(Layer("pyproject.toml", {"SCRAPY_COMPAT": True, "FEEDS": {"x.json": wrong}}))
+
+
 @pytest.mark.parametrize("text", ["LOG_FILE", "=x", ""])
 def test_an_assignment_needs_a_name_and_a_value(text: str) -> None:
     with pytest.raises(SettingsError, match="-s takes NAME=VALUE, not"):

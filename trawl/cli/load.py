@@ -23,7 +23,7 @@ from trawl.settings import Layer
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
 from trawl.tracebacks import describe_error, user_frames
-from trawl.user_files import is_user_file
+from trawl.user_files import is_imported_for_spiders, is_user_file
 
 __all__ = [
     "STANDARD_OUTPUT",
@@ -288,7 +288,8 @@ def _add_to_path(*directories: Path) -> None:
 
 @contextmanager
 def _import_errors(name: str) -> Iterator[None]:
-    """Convert any error of an import to a SpiderLoadError that names the file and line."""
+    """Convert any error of an import to a SpiderLoadError that names the file and line. The import starts no crawl."""
+    token = is_imported_for_spiders.set(True)
     try:
         yield
     except SyntaxError as error:
@@ -303,6 +304,8 @@ def _import_errors(name: str) -> Iterator[None]:
         last = last or (lines[-1] if lines else None)
         where = f"{Path(last.filename).name}, line {last.lineno}" if last else name
         raise SpiderLoadError(f"{where}: {describe_error(error)}{_hidden(error)}") from error
+    finally:
+        is_imported_for_spiders.reset(token)
 
 
 def _hidden(error: BaseException) -> str:

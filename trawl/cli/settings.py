@@ -204,7 +204,8 @@ def _lines(name: str, value: object, place: str, *, is_known: bool) -> Iterator[
         return
     try:
         if is_known:
-            load(Layer("settings.py", renamed({name: kept}, from_json)))
+            moved = {"SCRAPY_COMPAT": True, **renamed({name: kept}, from_json)}
+            load(Layer("settings.py", moved), tell=lambda warning: None)
         yield f"{name} = {_value(kept)}"
     except (TrawlError, TypeError) as error:
         yield f"# {name} = {' '.join(repr(value).split())}"

@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from trawl.scrapy_names.imports import Change, Hint, changes, hint, hint_of_file, project_files
-    from trawl.scrapy_names.moved import MOVED_DEFAULTS, MOVED_UNUSED, disabled_by, is_disabled, is_moved, renamed
+    from trawl.scrapy_names.moved import (
+        MOVED_DEFAULTS,
+        MOVED_UNUSED,
+        disabled_by,
+        is_disabled,
+        is_moved,
+        is_moved_file,
+        renamed,
+    )
     from trawl.scrapy_names.names import (
         GUIDE,
         MOVED,
@@ -30,13 +38,13 @@ if TYPE_CHECKING:
         place,
         plugin_advice,
     )
-    from trawl.scrapy_names.settings import is_foreign_setting, key_advice, setting_advice
+    from trawl.scrapy_names.settings import is_felt, is_foreign_setting, key_advice, setting_advice
 else:
     _HOMES = {
         **dict.fromkeys(("Change", "Hint", "changes", "hint", "hint_of_file", "project_files"), "imports"),
         **dict.fromkeys(("GUIDE", "MOVED", "REPLACEMENTS", "class_advice", "name_advice", "place"), "names"),
         "plugin_advice": "names",
-        **dict.fromkeys(("is_foreign_setting", "key_advice", "setting_advice"), "settings"),
+        **dict.fromkeys(("is_felt", "is_foreign_setting", "key_advice", "setting_advice"), "settings"),
     }
 
     def __getattr__(name: str) -> Any:
@@ -60,8 +68,10 @@ __all__ = [
     "hint",
     "hint_of_file",
     "is_disabled",
+    "is_felt",
     "is_foreign_setting",
     "is_moved",
+    "is_moved_file",
     "key_advice",
     "name_advice",
     "place",

@@ -14,6 +14,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,7 @@ __all__ = [
     "disabled_by",
     "is_disabled",
     "is_moved",
+    "is_moved_file",
     "renamed",
 ]
 
@@ -38,6 +40,9 @@ All code may import ``loader``, ``exporters`` and ``crawler``.
 
 _NAMES_FACE = re.compile(rf"\btrawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b")
 """Matches each file that imports one of these modules, and few other files. Only matching files are parsed."""
+
+
+_AS_SCRAPY = re.compile(r"^\s*import trawl as scrapy\b", re.MULTILINE)
 
 
 def is_moved(spider_class: type) -> bool:
@@ -57,6 +62,13 @@ def is_moved(spider_class: type) -> bool:
 
 def _is_moved(module: ModuleType) -> bool:
     return vars(module).get("scrapy") is sys.modules["trawl"] or _imports_face(getattr(module, "__file__", None))
+
+
+def is_moved_file(path: str) -> bool:
+    """Return whether the imports of a file show that it was written for Scrapy, without running it."""
+    with suppress(OSError, UnicodeDecodeError):
+        return bool(_AS_SCRAPY.search(Path(path).read_text("utf-8"))) or _imports_face(path)
+    return False
 
 
 def _imports_face(file: str | None) -> bool:

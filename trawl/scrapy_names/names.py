@@ -73,7 +73,6 @@ MOVED: Mapping[str, Place] = {
     "pipelines.images.ImageException": ("trawl.pipelines", "FileError"),
     "selector.unified.Selector": ("trawl.selector", "Selector"),
     "selector.unified.SelectorList": ("trawl.selector", "SelectorList"),
-    "xlib.pydispatch.dispatcher": ("pydispatch", "dispatcher"),
     "settings.BaseSettings": ("trawl.spiders", "CustomSettings"),
     "spidermiddlewares.httperror.HttpError": ("trawl.exceptions", "HttpError"),
     "spiders.crawl.CrawlSpider": ("trawl.spiders", "CrawlSpider"),
@@ -250,6 +249,7 @@ REPLACEMENTS: Mapping[str, str] = {
     "utils.url": "take it from w3lib.url",
     "utils.url.add_http_if_no_scheme": "write `url if '://' in url else f'http://{url}'`",
     "version_info": "use trawl.__version__",
+    "xlib.pydispatch": "install PyDispatcher, and write `from pydispatch import dispatcher`",
     "webservice": "there is no remote control: `spider.crawl` has the same information",
 }
 """Advice on missing names, by dotted name without ``scrapy.``."""

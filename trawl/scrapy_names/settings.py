@@ -7,12 +7,13 @@ that neither Scrapy nor trawl has is refused as a misspelling.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from trawl.scrapy_names.moved import RENAMED
 from trawl.scrapy_names.names import REPLACEMENTS
 
-__all__ = ["UNSUPPORTED", "is_foreign_setting", "key_advice", "setting_advice"]
+__all__ = ["UNSUPPORTED", "is_felt", "is_foreign_setting", "key_advice", "setting_advice"]
 
 _PROJECTS = "there are no projects: `trawl crawl FILE.py` finds the spider, `trawl list` lists them"
 _PARTS = REPLACEMENTS["core"]
@@ -31,7 +32,7 @@ _DNS = "DNS_RESOLVER looks names up, and results are cached"
 _STATISTICS = "statistics are always kept"
 
 UNSUPPORTED: Mapping[str, str] = {
-    "ADDONS": "there are no add-ons",
+    "ADDONS": "there are no add-ons: set what their update_settings() sets",
     **dict.fromkeys(("AJAXCRAWL_ENABLED", "AJAXCRAWL_MAXSIZE"), REPLACEMENTS["downloadermiddlewares.ajaxcrawl"]),
     "ASYNCIO_EVENT_LOOP": _TRIO,
     **dict.fromkeys(
@@ -152,6 +153,28 @@ UNSUPPORTED: Mapping[str, str] = {
     "WARN_ON_GENERATOR_RETURN_VALUE": "`trawl check` checks callbacks",
 }
 """Advice by name of the setting."""
+
+_UNFELT = re.compile(
+    r"ASYNCIO_EVENT_LOOP|BOT_NAME|COMMANDS_MODULE|CONCURRENT_ITEMS|DEFAULT_\w+|DEPTH_PRIORITY|DEPTH_STATS_VERBOSE"
+    r"|DNS\w+|DOWNLOADER_STATS|EDITOR|FORCE_CRAWLER_PROCESS|HTTP2_MAX_FRAME_SIZE|LOG_(?!FORMATTER)\w+|MAIL_\w+"
+    r"|MEMDEBUG_ENABLED|MEMUSAGE_ENABLED|META_COPY_\w+|NEWSPIDER_MODULE|PERIODIC_LOG_\w+|REACTOR_\w+|REMOTE_CONTROL_\w+"
+    r"|REQUEST_FINGERPRINTER_IMPLEMENTATION|RETRY_GIVE_UP_LOG_LEVEL|\w+_DEBUG|SCRAPER_SLOT_\w+|SPIDER_CONTRACTS\w*"
+    r"|SPIDER_LOADER_WARN_ONLY|SPIDER_MODULES|STATS_DUMP|STATS_ENABLED|TELNETCONSOLE_\w+|TEMPLATES_DIR|TWISTED_\w+"
+    r"|WARN_ON_GENERATOR_RETURN_VALUE|WEBSERVICE_\w+"
+)
+"""Settings without effect whose loss changes neither the records nor what is sent."""
+
+
+def is_felt(name: str, value: object) -> bool:
+    """Return whether a crawl may have other records or requests because trawl ignores a setting of Scrapy.
+
+    A value that is off, or names only Scrapy's own classes, is what Scrapy does anyway.
+    """
+    inner = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
+    parts = [part for part in (inner if isinstance(inner, list | tuple) else [inner]) if not isinstance(part, int)]
+    is_scrapys = bool(parts) and all(isinstance(part, str) and part.startswith("scrapy.") for part in parts)
+    return bool(value) and bool(setting_advice(name)) and not _UNFELT.fullmatch(name) and not is_scrapys
+
 
 _PACKED = "a path that ends in .gz or .zst is compressed"
 

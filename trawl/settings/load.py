@@ -107,13 +107,18 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     around: dict[str, Any] = {}
     unused = {name: (value, MOVED_DEFAULT) for name, value in scrapy_names.MOVED_UNUSED.items()}
     for layer in layers:
+        _check_unused(layer, tell)
         for name, value in scrapy_names.renamed(_with_none(layer.values), from_json).items():
             definition = _definition(name, layer, own, tell)
             if definition is None:
                 _check_plugins(name, value, layer)
                 unused[name] = (value, layer.location(name))
                 continue
-            values[name] = _value(value, definition, layer)
+            values[name] = (
+                _feeds(value, definition, layer, tell)
+                if name == "FEEDS" and is_moved
+                else _value(value, definition, layer)
+            )
             if layer.is_beside and is_moved:
                 values[name] = {**values[name], **around.get(name, {})}
             if layer.spider is None:
@@ -292,8 +297,8 @@ def _definition(
     """Return the definition of ``name``; None if the setting is ignored."""
     if isinstance(name, str) and name in known():
         return known()[name]
-    if isinstance(name, str) and (reason := scrapy_names.setting_advice(name)):
-        tell(f"{name} (in {_spot(name, layer)}) is Scrapy's and has no effect: {reason}")
+    if isinstance(name, str) and scrapy_names.setting_advice(name):
+        tell(_no_effect(name, layer))
         return own.get(name)
     if isinstance(name, str) and name in own:
         return own[name]
@@ -303,6 +308,45 @@ def _definition(
     if close and SequenceMatcher(None, str(name).upper(), close).ratio() < _TYPING_ERROR:
         hint += f" ({HOW_TO_DECLARE})"
     raise SettingsError(f"unknown setting {written} (in {layer.source}){hint}", str(name))
+
+
+def _check_unused(layer: Layer, tell: Callable[[str], object]) -> None:
+    """Warn of Scrapy's settings without effect that a layer declares with a value that changes the records.
+
+    Raises:
+        SettingsError: If one names a component of a Scrapy plugin.
+    """
+    for name, value in layer.own.items() if isinstance(layer.own, Mapping) else ():
+        if name not in layer.values and scrapy_names.setting_advice(name):
+            _check_plugins(name, value, layer)
+            if scrapy_names.is_felt(name, value):
+                tell(_no_effect(name, layer))
+
+
+def _no_effect(name: str, layer: Layer) -> str:
+    reason = scrapy_names.setting_advice(name)
+    return f"{name} (in {_spot(name, layer)}) is Scrapy's and has no effect: {reason}"
+
+
+def _feeds(value: object, definition: SettingInfo, layer: Layer, tell: Callable[[str], object]) -> Any:
+    """Return the feeds of a moved crawl. Keys that only the project's own classes read are kept, with a warning."""
+    known_keys = {key.name for key in definition.keys}
+    own: dict[Any, dict[Any, Any]] = {}
+    for path, entry in value.items() if isinstance(value, Mapping) else ():
+        place = f"FEEDS[{path!r}]"
+        for key, part in entry.items() if isinstance(entry, Mapping) else ():
+            if key not in known_keys and not scrapy_names.key_advice(place, key) and not nearest(str(key), known_keys):
+                own.setdefault(path, {})[key] = part
+                spot = _spot("FEEDS", layer)
+                tell(f"{place} (in {spot}) has your own key {key!r}: only the feed's item_filter gets it")
+    if not own or not isinstance(value, Mapping):
+        return _value(value, definition, layer)
+    plain = {
+        path: {key: part for key, part in entry.items() if key not in own.get(path, ())}
+        for path, entry in value.items()
+    }
+    checked_feeds: Mapping[Any, Any] = _value(plain, definition, layer)
+    return {path: {**entry, **own.get(path, {})} for path, entry in checked_feeds.items()}
 
 
 def _check_plugins(name: str, value: object, layer: Layer) -> None:

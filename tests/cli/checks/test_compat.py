@@ -65,6 +65,9 @@ REAL = "header values are str, which equal their bytes; this needs real bytes: w
             'take out "from scrapy.shell import inspect_response": ',
         ),
         ("dict(response.headers)", "dict(headers) has one value for each name"),
+        ("self.crawler.engine.crawl(Request(response.url))", "engine.crawl() is for receivers of spider_idle"),
+        ("self.crawler.settings.set('RETRY_TIMES', 5)", "settings do not change during a crawl, so set() raises"),
+        ("settings = self.crawler.settings; settings.set('RETRY_TIMES', 5)", "settings do not change during a crawl"),
     ],
 )
 def test_a_line_that_fails_here_is_wrong(tmp_path: Path, line: str, words: str) -> None:
@@ -384,3 +387,53 @@ def test_a_pipeline_that_needs_asyncio_is_told_with_its_line(tmp_path: Path) -> 
         "    def parse(self, response):\n        yield {}\n"
     )
     assert told(tmp_path, body, head=head) == [f"3: {TRIO} trio.sleep()"]
+
+
+def test_middleware_that_changes_the_running_crawl_is_told(tmp_path: Path) -> None:
+    middleware = (
+        "class Closing:\n    def process_request(self, request, spider):\n"
+        "        spider.crawler.engine.close_spider(spider)\n        spider.crawler.engine.crawl(request)\n"
+        "class Idle:\n    def __init__(self, crawler):\n"
+        "        crawler.signals.connect(self.more, signals.spider_idle)\n"
+        "    def more(self, spider): spider.crawler.engine.crawl(Request('http://a.example/'))\n"
+    )
+    found = [line.partition(" ")[2][:30] for line in told(tmp_path, in_callback("pass") + middleware)]
+    assert found == ["close_spider() in process_requ", "engine.crawl() is for receiver"]
+
+
+def test_a_plugin_without_spiders_is_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("plugin").mkdir()
+    Path("plugin/__init__.py").touch()
+    Path("plugin/fine.py").write_text("class Fine: ...\n", "utf-8")
+    assert main(["check", "plugin"]) == 0
+    assert capsys.readouterr().out == "0 spiders: nothing wrong\n"
+    Path("plugin/part.py").write_text(
+        "import trawl as scrapy\ndef from_crawler(crawler):\n    crawler.settings.set('RETRY_TIMES', 5)\n", "utf-8"
+    )
+    assert main(["check", "plugin"]) == 1
+    assert capsys.readouterr().out.startswith("plugin/part.py:3: settings do not change during a crawl")
+
+
+@pytest.mark.parametrize(
+    "starts",
+    [
+        "process = CrawlerProcess({'LOG_LEVEL': 'WARNING'})\nprocess.crawl(A)\nprocess.start()\nprocess.results[0]",
+        "trawl.run(A)",
+        "trio.run(trawl.crawl, A)",
+    ],
+)
+def test_a_script_without_a_main_guard_crawls_nothing_while_it_is_checked(
+    tmp_path: Path, starts: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "script.py"
+    head = "import trawl\nimport trio\nfrom trawl.crawler import CrawlerProcess\n"
+    spider = (
+        "class A(trawl.Spider):\n    name = 'a'\n    async def start(self):\n        raise SystemExit('it runs')\n"
+        "        yield\n    def parse(self, response): ...\n"
+    )
+    path.write_text(f"{head}{spider}{starts}\n", "utf-8")
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out == "1 spider: nothing wrong\n"

@@ -13,7 +13,7 @@ import typer
 
 from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start
-from trawl.cli.checks.compat import check_compat
+from trawl.cli.checks.compat import check_compat, check_file
 from trawl.cli.checks.made import check_made
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
 from trawl.cli.checks.scrapy_only import check_scrapy_only
@@ -23,7 +23,7 @@ from trawl.cli.load import load_spiders
 from trawl.compat.middleware import check_start_kept
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, UsageError, WrittenForScrapy
 from trawl.observe import printable
-from trawl.scrapy_names import changes, is_moved, plugin_advice
+from trawl.scrapy_names import changes, is_moved, is_moved_file, plugin_advice
 from trawl.settings import Layer, Settings, ambient, is_moved_crawl, load, of_spider
 from trawl.settings.hidden import without_effect
 from trawl.settings.load import PART_LISTS
@@ -138,6 +138,9 @@ def check_command(targets: Sequence[str]) -> int:
         imports = [str(finding) for path in files_in(place) for finding in check_imports(str(path))]
         status = USAGE if imports else status
         wrong += imports
+        if not find_spiders(place)[0]:  # a plug-in
+            for finding in (each for path in files_in(place) for each in _of_plugin(str(path))):
+                (wrong if finding.is_wrong else differing).append(str(finding))
     for line in dict.fromkeys(differing):
         typer.echo(printable(line), err=True)
     for line in dict.fromkeys(wrong):  # print an error of several spiders only once
@@ -147,15 +150,22 @@ def check_command(targets: Sequence[str]) -> int:
     return status if wrong else OK
 
 
+def _of_plugin(path: str) -> Iterator[CheckMessage]:
+    """Yield the differences from Scrapy in a file that was written for Scrapy and has no spider."""
+    if is_moved_file(path):
+        yield from check_file(path, load(Layer("moved", {"SCRAPY_COMPAT": True})))
+
+
 def _files(target: str) -> list[str]:
-    """Return the files in a folder that have spiders or can't be parsed.
+    """Return the files in a folder that have spiders or can't be parsed; the folder if it has no Python files at all.
 
     An ``__init__.py`` without a spider is skipped, because the pattern ``spiders/*.py`` matches it.
     """
     place = Path(target)
     if place.is_dir():
         found, unread = find_spiders(place)
-        return sorted({*(each.target.rpartition(":")[0] for each in found), *unread}) or [target]
+        files = sorted({*(each.target.rpartition(":")[0] for each in found), *unread})
+        return files if files or any(files_in(place)) else [target]
     return [] if place.name == "__init__.py" and place.is_file() and not find_spiders(place)[0] else [target]
 
 
@@ -207,14 +217,16 @@ def _hidden(spider: type[Spider], settings: Settings | None) -> list[str]:
 def _warned_once() -> Iterator[None]:
     """Print each warning about settings once, although a check loads the settings several times."""
     collector = _WarningCollector()
-    settings = logging.getLogger("trawl.settings")
-    propagates, settings.propagate = settings.propagate, False
-    settings.addHandler(collector)
+    loggers = [logging.getLogger(name) for name in ("trawl.engine", "trawl.settings")]
+    for each in loggers:
+        each.propagate = False
+        each.addHandler(collector)
     try:
         yield
     finally:
-        settings.removeHandler(collector)
-        settings.propagate = propagates
+        for each in loggers:
+            each.removeHandler(collector)
+            each.propagate = True
     for line in collector.lines:
         typer.echo(printable(line), err=True)
 

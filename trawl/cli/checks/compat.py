@@ -29,7 +29,7 @@ from trawl.spiders import Spider
 from trawl.spiders.crawler import Crawler, CrawlerEngine
 from trawl.throttling.configuration import load_object
 
-__all__ = ["check_compat"]
+__all__ = ["check_compat", "check_file"]
 
 _CLASSES = ("DUPEFILTER_CLASS", "REQUEST_FINGERPRINTER_CLASS")
 
@@ -121,6 +121,13 @@ _BY_KEYWORD = "{name}() takes only url and callback as positional arguments; pas
 _NOT_OFFSITE = "download() also fetches from sites outside allowed_domains; in Scrapy it raises IgnoreRequest"
 _NAME_OF_ERROR = "errors have other names and messages in trawl: for example, CannotResolveHostError is NameNotResolved"
 
+_HOOKS = ("from_crawler", "parse", "process_", "spider_opened", "start")
+_GIVEN = (
+    "engine.crawl() is for receivers of spider_idle, and raises RuntimeError elsewhere: yield or return the request"
+)
+_NOT_SENT = "close_spider() in process_request ends the crawl before this request is sent; in Scrapy it is still sent"
+_FIXED = "settings do not change during a crawl, so set() raises TypeError: use custom_settings or update_settings()"
+
 _MATCHES = frozenset({"findall", "finditer", "fullmatch", "match", "search", "split", "sub"})
 _OF_BYTES = frozenset({"BytesIO", "b64decode", "b64encode", "crc32", "md5", "sha1", "sha256", "unpack"})
 
@@ -141,17 +148,32 @@ def check_compat(spider: type[Spider], settings: Settings) -> Iterator[CheckMess
     if guards:
         yield from _own_network(settings)
     for path in project_files(spider, _parts(settings)):
-        try:
-            text = Path(path).read_text("utf-8")
-            tree = ast.parse(text)
-            imports = changes(text)
-        except (OSError, SyntaxError, ValueError):
-            continue
-        yield from (CheckMessage(path, change.line, str(change)) for change in imports)
-        yield from (CheckMessage(path, *found) for found in asyncio_uses(tree))
-        reader = _Reader(tree, settings, forbids, lists_redirects=lists_redirects, guards=guards)
-        reader.visit(tree)
-        yield from (CheckMessage(path, *found) for found in reader.found)
+        yield from check_file(path, settings, forbids, lists_redirects=lists_redirects, guards=guards)
+
+
+def check_file(
+    path: str, settings: Settings, forbids: str = "", *, lists_redirects: bool = False, guards: bool = False
+) -> Iterator[CheckMessage]:
+    """Report the code of one file that behaves differently than in Scrapy. A file that can't be read is skipped.
+
+    Args:
+        path: The file.
+        settings: The settings of a crawl that uses the file.
+        forbids: What may forbid a request: ``robots.txt``, ``allowed_domains``.
+        lists_redirects: Whether the spider lists redirects in ``handle_httpstatus_list``.
+        guards: Whether requests to the user's own network are refused.
+    """
+    try:
+        text = Path(path).read_text("utf-8")
+        tree = ast.parse(text)
+        imports = changes(text)
+    except (OSError, SyntaxError, ValueError):
+        return
+    yield from (CheckMessage(path, change.line, str(change)) for change in imports)
+    yield from (CheckMessage(path, *found) for found in asyncio_uses(tree))
+    reader = _Reader(tree, settings, forbids, lists_redirects=lists_redirects, guards=guards)
+    reader.visit(tree)
+    yield from (CheckMessage(path, *found) for found in reader.found)
 
 
 def _parts(settings: Settings) -> Iterator[Any]:
@@ -232,6 +254,9 @@ class _Reader(ast.NodeVisitor):
         self._patterns = _assigned(nodes, _is_pattern_of_bytes)
         self._proxies = set(map(id, _proxies(nodes)))
         self._values: set[str] = set()
+        self._function = ""
+        self._hears_idle = any(getattr(node, "attr", getattr(node, "value", "")) == "spider_idle" for node in nodes)
+        self._settings_names = _assigned(nodes, lambda value: _dotted(value)[-2:] == ["crawler", "settings"])
 
     def _tell(self, node: Any, words: str, *, is_wrong: bool = False) -> None:
         self.found.append((node.lineno, words, is_wrong))
@@ -240,9 +265,10 @@ class _Reader(ast.NodeVisitor):
         """Check a function, after collecting its variables that hold header values."""
         if node.name == "handle_referer":
             self._tell(node, _NEVER, is_wrong=True)
-        outside, self._values = self._values, self._values | _assigned(ast.walk(node), is_of_headers)
+        outside = self._values, self._function
+        self._values, self._function = self._values | _assigned(ast.walk(node), is_of_headers), node.name
         self.generic_visit(node)
-        self._values = outside
+        self._values, self._function = outside
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
@@ -347,6 +373,7 @@ class _Reader(ast.NodeVisitor):
             of_bytes = _last(function.value) == "re" and node.args and is_bytes(node.args[0])
             if function.attr in _MATCHES and (by_pattern or of_bytes) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B, is_wrong=True)
+            self._of_the_crawl(node, function)
             if function.attr == "get_stats" and _last(function.value) == "stats":
                 self._tell(node, _ALL_STATISTICS)
             if function.attr == "join" and is_bytes(function.value) and any(map(self._is_value, node.args)):
@@ -362,6 +389,19 @@ class _Reader(ast.NodeVisitor):
         if _last(function) == "dict" and is_of_message and _last(first) == "headers":
             self._tell(node, _ONE_VALUE, is_wrong=True)
         self.generic_visit(node)
+
+    def _of_the_crawl(self, node: ast.Call, function: ast.Attribute) -> None:
+        """Report calls that change the running crawl."""
+        holder = _dotted(function.value)
+        if holder[-1:] == ["engine"]:
+            if function.attr == "crawl" and (self._function.startswith(_HOOKS) or not self._hears_idle):
+                self._tell(node, _GIVEN, is_wrong=True)
+            if function.attr == "close_spider" and self._function == "process_request":
+                self._tell(node, _NOT_SENT)
+        is_loaded = holder[-2:] in (["crawler", "settings"], ["self", "settings"], ["spider", "settings"])
+        is_loaded = is_loaded or (bool(holder) and holder[-1] in self._settings_names)
+        if is_loaded and function.attr in {"set", "setdict", "setmodule"} and self._function != "update_settings":
+            self._tell(node, _FIXED, is_wrong=True)
 
     def _request(self, node: ast.Call) -> None:
         """Check the arguments of a new request."""
