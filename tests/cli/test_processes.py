@@ -17,7 +17,7 @@ from rich.console import Console
 
 import trawl
 from tests.cli.trees import PAGES, SPIDER, WITHIN, assert_whole, pids, site, until_gone, until_items
-from trawl.cli.worker import MOST_STARTS, EndMessage, LeaderProcess, Messages, WorkerPool
+from trawl.cli.worker import EndMessage, LeaderProcess, Messages, WorkerPool
 from trawl.engine import Crawl
 from trawl.http import Response, Times
 from trawl.observe import CrawlStatus
@@ -46,15 +46,10 @@ def crawl(folder: Path, site: list[str], *more: str, processes: int = 2) -> subp
     )
 
 
-def others(folder: Path, leader: subprocess.Popen[str]) -> list[int]:
-    """The processes that have crawled pages, without the first one."""
-    return [pid for pid in pids(folder) if pid != leader.pid]
-
-
-def until_others(folder: Path, leader: subprocess.Popen[str], wanted: int = 1) -> list[int]:
-    """Return the workers, once so many of them have crawled pages."""
+def until_workers(folder: Path) -> list[int]:
+    """Return the processes that have crawled pages, when there are two."""
     items = 0
-    while len(found := others(folder, leader)) < wanted:
+    while len(found := pids(folder)) < 2:
         until_items(folder, items := items + 10)
     return found
 
@@ -64,7 +59,7 @@ def test_all_processes_crawl_and_their_summary_adds_up(folder: Path, site: list[
     _, said = (process := crawl(folder, site, "-o", "items.jsonl")).communicate(timeout=WITHIN)
     assert process.returncode == 0, said
     assert_whole(folder, site)
-    assert len(pids(folder)) == 2
+    assert len(set(pids(folder)) - {process.pid}) == 2
     assert re.search(r"^ ended +finished *$", said, re.M), said
     assert re.search(rf"^ pages +{PAGES * len(site)} *$", said, re.M), said
     assert re.search(rf"^ items +{PAGES * len(site)} *$", said, re.M), said
@@ -76,7 +71,7 @@ def test_all_processes_crawl_and_their_summary_adds_up(folder: Path, site: list[
 @pytest.mark.servers
 def test_ctrl_c_finishes_what_is_in_flight_and_the_job_goes_on(folder: Path, site: list[str]) -> None:
     process = crawl(folder, site, "-o", "items.jsonl", "--job", "job")
-    workers = until_others(folder, process)
+    workers = until_workers(folder)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=WITHIN)
     assert process.returncode == 130, said
@@ -112,22 +107,20 @@ def test_a_second_signal_cancels_all(folder: Path, site: list[str]) -> None:
 
 
 @pytest.mark.servers
-def test_a_worker_that_is_killed_is_started_again(folder: Path, site: list[str]) -> None:
+def test_workers_that_are_killed_are_started_again(folder: Path, site: list[str]) -> None:
     process = crawl(folder, site, "-o", "items.jsonl")
-    (first,) = until_others(folder, process)
-    os.kill(first, signal.SIGKILL)
-    second = next(pid for pid in until_others(folder, process, 2) if pid != first)
-    os.kill(second, signal.SIGKILL)
+    for pid in until_workers(folder):
+        os.kill(pid, signal.SIGKILL)
     _, said = process.communicate(timeout=WITHIN)
     assert process.returncode == 0, said
-    assert "process 2 has ended (status -9): restarting it" in said
+    assert len(re.findall(r"process [12] has ended \(status -9\): restarting it", said)) == 2
     assert_whole(folder, site)
 
 
 @pytest.mark.servers
 def test_workers_and_server_end_with_a_command_that_is_killed(folder: Path, site: list[str]) -> None:
     process = crawl(folder, site, "-o", "items.jsonl", "--job", "job")
-    workers = until_others(folder, process)
+    workers = until_workers(folder)
     process.kill()
     process.communicate()
     for pid in workers:
@@ -156,35 +149,35 @@ def test_an_error_of_the_start_is_told_once(
     assert len([line for line in said.splitlines() if told in line]) == 1, said
 
 
-KILLED = f"""
-        if IS_WORKER:
-            end()
-
+ENDS = """
     async def start(self):
-        while len(set(open("born"))) < 2:
+        while not os.path.exists("ends") or os.path.getsize("ends") < 3:  # until the other one is given up
             await trio.sleep(0.02)
         async for request in super().start():
             yield request
-        while not os.path.exists("ends") or os.path.getsize("ends") < {MOST_STARTS}:
-            await trio.sleep(0.02)
 
-def end():
-    with open("ends", "a") as file:
-        file.write(".")
-    os.kill(os.getpid(), 9)
-
-IS_WORKER = os.environ["LEADER"] != str(os.getpid())
-if IS_WORKER and os.path.exists("ends"):
-    end()
+if os.environ["LEADER"] != str(os.getpid()):
+    try:
+        os.mkdir("living")
+    except FileExistsError:
+        with open("ends", "a") as file:
+            file.write(".")
+        os.kill(os.getpid(), 9)
 """
-"""A worker that is killed at its first page, and whenever it is started again; the crawl goes on until it was."""
+"""All workers but the first are killed at their start."""
 
 
 @pytest.mark.servers
-def test_a_worker_that_ends_again_and_again_is_given_up_and_the_first_process_goes_on(
-    folder: Path, site: list[str]
+@pytest.mark.parametrize(
+    ("living", "status", "told"),
+    [(True, 0, "the others continue without it"), (False, 1, "no process is left")],
+)
+def test_a_worker_that_never_starts_is_given_up_and_a_crawl_without_workers_ends(
+    folder: Path, site: list[str], living: bool, status: int, told: str
 ) -> None:
-    (folder / "tree.py").write_text(SPIDER + KILLED, encoding="utf-8")
+    (folder / "tree.py").write_text(SPIDER + ENDS, encoding="utf-8")
+    if not living:
+        (folder / "living").mkdir()
     (folder / "sitecustomize.py").write_text("import os\nos.environ.setdefault('LEADER', str(os.getpid()))\n")
     words = ["crawl", "tree.py", "-a", f"sites={' '.join(site)}", "--processes", "2", "-o", "items.jsonl"]
     process = subprocess.run(
@@ -196,9 +189,10 @@ def test_a_worker_that_ends_again_and_again_is_given_up_and_the_first_process_go
         timeout=2 * WITHIN,
         check=False,
     )
-    assert process.returncode == 0, process.stderr
-    assert "process 2 ends again and again (status -9): the others continue without it" in process.stderr
-    assert_whole(folder, site)
+    assert process.returncode == status, process.stderr
+    assert re.search(rf"process [12] ends again and again \(status -9\): {told}", process.stderr), process.stderr
+    if living:
+        assert_whole(folder, site)
 
 
 def test_messages_are_put_together_from_any_pieces() -> None:
@@ -215,7 +209,7 @@ def test_messages_are_put_together_from_any_pieces() -> None:
 
 
 def test_a_crawl_that_joins_its_job_again_counts_what_its_workers_did_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = WorkerPool(["worker"], 2, "redis://store.example/job", None, Console())
+    pool = WorkerPool(["worker"], 1, "redis://store.example/job", None, Console())
     told: list[int] = []
 
     async def run(self: WorkerPool, worker: Any, crawl: Crawl) -> None:

@@ -55,11 +55,11 @@ class Shop(trawl.Spider):
         yield from response.follow_all(css="a")
 
 
-def web(hosts: int = HOSTS, pages: int = PAGES) -> SimulatedWeb:
+def web(hosts: int = HOSTS, pages: int = PAGES, latency: float = 0.1) -> SimulatedWeb:
     """Hosts of linked pages; each page links to the next two, and to the same page of another host."""
     made = SimulatedWeb()
     for host in range(hosts):
-        made.add_host(f"host{host}.example", latency=0.1)
+        made.add_host(f"host{host}.example", latency=latency)
         for page in range(pages):
             more = [f"/{each}" for each in (2 * page + 1, 2 * page + 2) if each < pages]
             other = f"http://host{(host + 1 + page) % hosts}.example/{page or ''}"
@@ -746,3 +746,45 @@ async def test_a_process_with_other_settings_or_arguments_is_refused_while_other
     again = Fleet(tmp_path, store, DOWNLOAD_DELAY=1.0)  # those who were at work have ended
     await again.work(0, feed=True)
     assert again.results[0].reason == "finished"
+
+
+LED = {"JOB_DIR": f"{URL}?leads=1"}
+
+
+async def test_a_leader_sends_nothing_and_writes_what_its_workers_find_in_one_run(
+    tmp_path: Path, store: SimulatedStore, autojump_clock: MockClock
+) -> None:
+    leader, workers = Fleet(tmp_path, store, **LED), Fleet(tmp_path, store)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(leader.work, 1, feed=True))
+        await trio.sleep(1.0)
+        for number in (2, 3):
+            nursery.start_soon(partial(workers.work, number))
+        await trio.sleep(5.0)
+        nursery.start_soon(partial(workers.work, 4))
+    assert not leader.sends
+    assert leader.items == EVERYTHING
+    assert {result.reason for result in (*leader.results.values(), *workers.results.values())} == {"finished"}
+    assert {result.stats["job_run_count"] for result in (*leader.results.values(), *workers.results.values())} == {1}
+
+
+async def test_a_leader_that_is_told_to_end_writes_what_its_workers_had_in_flight(
+    tmp_path: Path, store: SimulatedStore, autojump_clock: MockClock
+) -> None:
+    leader, workers = Fleet(tmp_path, store, **LED), Fleet(tmp_path, store)
+    workers.web = web(latency=5.0)
+    crawls: list[Crawl] = []
+
+    async def keep(crawl: Crawl) -> None:
+        crawls.append(crawl)
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(leader.work, 1, feed=True, watchers=[keep]))
+        await trio.sleep(1.0)
+        nursery.start_soon(partial(workers.work, 2, watchers=[keep]))
+        await trio.sleep(32.0)
+        for crawl in crawls:
+            crawl.shutdown()
+    assert leader.results[1].reason == "shutdown"
+    assert len(leader.items) == sum(len(sends) for sends in workers.sends.values()) > 0

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trawl.cli.view import CrawlWith
 
-__all__ = ["FAILED", "INTERRUPTED", "OK", "UNSATISFACTORY", "USAGE", "exit_status", "main"]
+__all__ = ["FAILED", "INTERRUPTED", "NO_PROCESS", "OK", "UNSATISFACTORY", "USAGE", "exit_status", "main"]
 
 OK = 0
 """The crawl ended by itself."""
@@ -39,13 +39,15 @@ UNSATISFACTORY = 3
 INTERRUPTED = 130
 """The crawl was stopped by Ctrl-C: 128 plus the number of SIGINT, as in shells."""
 
+NO_PROCESS = "no_process"
+"""The reason of a crawl with ``--processes`` that ended because its processes ended again and again."""
 
 _UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE})
 
 
 def exit_status(reason: str) -> int:
     """Return the exit status for the reason why a crawl ended."""
-    if reason in ("start_error", "feed_error", "memusage_exceeded"):
+    if reason in ("start_error", "feed_error", "memusage_exceeded", NO_PROCESS):
         return FAILED
     if reason in ("shutdown", "cancelled"):
         return INTERRUPTED

@@ -1,11 +1,12 @@
 """One crawl by several processes: ``trawl worker``, which joins a job in a server, and ``trawl crawl --processes N``.
 
 Theory of operation. If one command starts all processes, its own process is the *leader*. The leader opens the job,
-writes the feeds and shows the crawl as usual. The other processes are workers of the same job, without feeds. The
-leader starts the workers after its own crawl has started, so that an error at the start is reported only once::
+writes the feeds and shows the crawl as usual, but receives no hosts. So it runs no callbacks, and a callback that ends
+its process can't end the command. The workers of the same job have no feeds. The leader starts the workers after its
+own crawl has started, so that an error at the start is reported only once::
 
     leader ── its own server, if the job has no address (trawl.cli.local_server)
-        ├── worker 2   trawl worker --spider SPIDER --leader FD
+        ├── worker 1   trawl worker --spider SPIDER --leader FD
         └── worker N   the same
 
 Each worker is a separate interpreter with the same arguments, so it loads the same settings. The job checks that they
@@ -15,7 +16,7 @@ in the leader, or the leader's death. Each worker has its own process session, s
 
 The end of the job needs no message, because each process finds the end in the store. If a worker ends before the job,
 because it was killed or used too much memory, the leader starts it again, up to :data:`MOST_STARTS` times in a minute.
-After that, the other processes continue without this worker.
+After that, the other workers continue without this worker. If no worker is left, the crawl ends.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ import msgspec
 import trio
 from rich.console import Console
 
-from trawl.cli import USAGE
+from trawl.cli import NO_PROCESS, USAGE
 from trawl.cli.crawl_entry import CrawlEntry, reports_of_all
 from trawl.cli.list import find_spiders
 from trawl.cli.local_server import open_local_server
@@ -104,22 +105,13 @@ _ENDS_OF_ONE = ("finished", "shutdown", "cancelled", "stopped", "memusage_exceed
 
 
 class StatusMessage(msgspec.Struct, frozen=True, tag="worked"):
-    """The status of a worker.
-
-    Attributes:
-        status: The worker's status.
-    """
+    """The ``status`` of a worker."""
 
     status: CrawlStatus
 
 
 class EndMessage(msgspec.Struct, frozen=True, tag="ended"):
-    """The end of a worker's crawl.
-
-    Attributes:
-        reason: The reason why the crawl ended.
-        scopes: The reports of its scopes.
-    """
+    """The ``reason`` why a worker's crawl ended, and the reports of its ``scopes``."""
 
     reason: str
     scopes: list[ScopeReport]
@@ -275,6 +267,7 @@ class _Worker:
     before: CrawlStatus = attrs.field(factory=CrawlStatus)  # totals of the worker's earlier processes
     ended: EndMessage | None = None
     status: int = 0
+    is_given_up: bool = False
     starts: deque[float] = attrs.field(factory=lambda: deque(maxlen=MOST_STARTS))
 
 
@@ -283,7 +276,7 @@ class WorkerPool:
 
     Args:
         words: The arguments of a worker after ``trawl``.
-        count: The number of processes, including this process.
+        count: The number of workers.
         url: The job's address.
         lifeline: A file descriptor that workers inherit. A local server runs until all processes have closed it.
         console: Standard error.
@@ -296,7 +289,7 @@ class WorkerPool:
         self._words = words
         self._url, self._lifeline = url, lifeline
         self._console = console
-        self._workers = [_Worker(number) for number in range(2, count + 1)]
+        self._workers = [_Worker(number) for number in range(1, count + 1)]
         self._leading: dict[int, socket.socket] = {}
         self._is_ending = trio.Event()
         self.scopes: list[ScopeReport] = []
@@ -305,7 +298,7 @@ class WorkerPool:
         """Run the workers during a crawl. When cancelled, give them :data:`GRACE` seconds to end. A watcher."""
         self._is_ending = trio.Event()
         for worker in self._workers:  # after a rejoin, the crawl's numbers include the workers' earlier work
-            worker.before = worker.now = CrawlStatus()
+            worker.before, worker.now, worker.is_given_up = CrawlStatus(), CrawlStatus(), False
         async with trio.open_nursery() as nursery:
             for worker in self._workers:
                 nursery.start_soon(self._keep, worker, crawl)
@@ -344,12 +337,17 @@ class WorkerPool:
         if ended is not None and ended.reason not in _ENDS_OF_ONE:
             crawl.shutdown(ended.reason)
             return False
-        if worker.status == 0:
+        if not worker.status:
             return False
         how = f"reason {ended.reason}" if ended is not None else f"status {worker.status}"
         is_often = len(worker.starts) == MOST_STARTS and trio.current_time() - worker.starts[0] < STARTS_WITHIN
         if worker.status == USAGE or is_often:
-            logger.error("process %d ends again and again (%s): the others continue without it", number, how)
+            worker.is_given_up = True
+            is_last = all(each.is_given_up for each in self._workers)
+            what = "no process is left" if is_last else "the others continue without it"
+            logger.error("process %d ends again and again (%s): %s", number, how, what)
+            if is_last:
+                crawl.shutdown(NO_PROCESS)
             return False
         logger.warning("process %d has ended (%s): restarting it", number, how)
         return True
@@ -447,13 +445,13 @@ async def lead(
     shown: Callable[[StatusOf], Sequence[Watcher]],
     console: Console,
 ) -> list[ScopeReport]:
-    """Run a crawl in several processes, with this process as the leader. A checkpoint.
+    """Run a crawl in several processes, which this process leads. A checkpoint.
 
     The result has the statistics of all processes.
 
     Args:
         entry: The crawl.
-        count: The number of processes, including this process.
+        count: The number of workers.
         words: The arguments of a worker after its job: the spider and the options of the command line.
         crawl_with: Runs the crawl of this process.
         shown: Called with the function that returns a crawl's status. Returns the watchers that show the crawl.
@@ -476,7 +474,8 @@ async def lead(
             server = await stack.enter_async_context(open_local_server(Path(url) if url else None))
             durability = durability if url else "fast"  # the job is removed at the end of the command
             url, lifeline = server.url, server.lifeline
-        entry.settings = load(*entry.layers, Layer("--processes", {"JOB_DIR": url, "JOB_DURABILITY": durability}))
+        leading = f"{url}{'&' if '?' in url else '?'}leads=1"
+        entry.settings = load(*entry.layers, Layer("--processes", {"JOB_DIR": leading, "JOB_DURABILITY": durability}))
         workers = WorkerPool(["worker", "--job-durability", durability, *words], count, url, lifeline, console)
         watchers = [workers.watch, *shown(workers.status)]
         result = await rejoining(partial(entry.run, crawl_with, watchers, handle_signals=True))

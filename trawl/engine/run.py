@@ -189,6 +189,8 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
             state.close()  # requests added later would not be sent; no await may come between run() and this
             engine.shared_job.stop()
             await _last_tasks(context, engine, inner)
+            if state.is_ending:
+                await engine.shared_job.others_left()
         finally:
             # After any end, such as an error, a deadline or a cancellation, nothing shielded may continue.
             state.close()

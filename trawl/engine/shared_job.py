@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["SharedJobFollower"]
 
 LOOK = 0.05
-"""Seconds between two checks for requests in flight in partitions that must be released."""
+"""Seconds between two checks for requests in flight in partitions that must be released, or for other processes."""
 
 
 class SharedJobFollower(Alone):
@@ -122,6 +122,12 @@ class SharedJobFollower(Alone):
         """Stop following changes, because the crawl has ended."""
         self._release()
         self._scope.cancel()
+
+    async def others_left(self) -> None:
+        """If this process leads the others, wait until they have left the job, so that their last items are known."""
+        while not self._session.works and not self._session.is_alone:  # noqa: ASYNC110 - the session polls too
+            await trio.sleep(LOOK)
+        self._outbox.others_gave(self._job.outbox_end)
 
     def _release(self) -> None:
         if self._holds:

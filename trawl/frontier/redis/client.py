@@ -66,12 +66,14 @@ class Address:
         shown: The address without user and password, for messages.
         options: Keyword arguments of the client.
         is_own: Whether the ``trawl`` command has started the server for this job. Its configuration is then known.
+        leads: Whether the process leads the processes that it has started, and sends no requests itself.
     """
 
     job: str
     shown: str
     options: Mapping[str, Any] = attrs.field(repr=False)
     is_own: bool = False
+    leads: bool = False
 
     @classmethod
     def parse(cls, url: str) -> Address:
@@ -80,7 +82,7 @@ class Address:
         Forms: ``redis://[user:password@]host[:port]/JOB``, ``rediss://`` or ``redis+unix://[...]/path/to/socket?job=JOB``.
 
         For a socket, ``&own=1`` means that the server was started for this job, and ``&shown=DIR`` is the job's
-        directory, for messages.
+        directory, for messages. ``leads=1`` is for the command that has started the job's processes.
 
         Raises:
             UsageError: If ``url`` is not such an address. The message omits the password.
@@ -97,6 +99,7 @@ class Address:
         job = query.pop("job", "") if is_socket else unquote(parts.path.lstrip("/"))
         database = query.pop("db", "0")
         certificates = query.pop("ca", "")
+        leads = query.pop("leads", "") == "1"
         directory = query.pop("shown", "") if is_socket else ""
         is_own = is_socket and query.pop("own", "") == "1"
         try:
@@ -125,7 +128,7 @@ class Address:
                 options["ssl_context"] = ssl.create_default_context(cafile=certificates or None)
             except OSError as error:
                 raise UsageError(f"job {shown}: its certificates {certificates!r} can't be read: {error}") from error
-        return cls(job, shown, options, is_own)
+        return cls(job, shown, options, is_own, leads)
 
 
 Connect: TypeAlias = "Callable[[Address], AbstractAsyncContextManager[StoreServer]]"

@@ -220,7 +220,7 @@ def _sessions(head: Mapping[str, str], left: Sequence[bytes], notes: Mapping[byt
         report = SessionReport(
             number=int(number),
             name=told["name"].decode("utf-8", "replace") or "?",
-            works=told["works"] != b"0",
+            works=told["works"] == b"1",
             exports=head.get("exporter") == number,
             parts=int(told["parts"] or 0),
             lease_left=int(microseconds) / 1e6,

@@ -80,13 +80,15 @@ class JobSession:
         keys: The job's keys.
         number: Number of the session, unique in the job. The first session has number 1.
         elapsed: Microseconds since the job started.
-        works: Whether the session takes parts.
+        works: Whether the session takes parts. The leader of other processes does not.
         exports: Whether the session should write items to feeds.
         shown: The address of the job, for messages.
 
     Attributes:
         began_at: Event loop time, in seconds, at which the first of the current sessions started.
+        works: Whether the session takes parts.
         is_first: Whether no other session worked on the job when this one joined it.
+        is_led: Whether a command has started processes for the job, and leads them.
         owned: Its parts. The value is the number of the last arrival when the part was received.
         exporter: The number of the session that exports the items, the name of its process, and the remaining time of
             its lease in microseconds.
@@ -100,8 +102,10 @@ class JobSession:
 
     def __init__(self, keys: Keys, number: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
         self.number: int = number
+        self.works: bool = works
         self.began_at: float = trio.current_time()
         self.is_first: bool = False
+        self.is_led: bool = False
         self.owned: dict[int, int] = {}
         self.exporter: tuple[str, str, int] = ("", "", 0)
         self.heard: int = 0
@@ -110,7 +114,6 @@ class JobSession:
         self.was_away: bool = False
         self.away_because: str = ""
         self._keys = keys
-        self._works = works
         self._exports = exports
         self._shown = shown
         self._began = elapsed - int(trio.current_time() * 1e6)
@@ -146,8 +149,8 @@ class JobSession:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this session knows no other session that sends requests."""
-        return self._working <= self._works
+        """Whether this session knows no other session that sends requests or leads."""
+        return self._working <= self.works and not self.is_led
 
     @property
     def is_started(self) -> bool:
@@ -326,7 +329,7 @@ class JobSession:
                 ``"unclean"``.
         """
         length, said = ("", b"") if lease is None else (int(lease * 1e6), self._said)
-        takes = takes and self._works
+        takes = takes and self.works
         flags = [int(flag) for flag in (takes, self._exports, self._is_idle and not self._is_over)]
         starves = takes and trio.current_time() - self._idle_since >= STARVED
         args = [self.number, self._takings, length, *flags, self.heard, said, leaves]

@@ -196,9 +196,12 @@ async def _join(server: StoreServer, address: Address, keys: Keys, options: _Ses
     """Start a session, and receive its share of the parts."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
     terms = msgspec.json.encode(dict(options.terms)) if options.works else b""
-    arguments: list[bytes | str | int] = [worker, int(options.lease * 1e6), int(options.works), terms]
-    ((number, elapsed, others, worked),) = await server.run([("join", keys.of_join, arguments)])
-    session = JobSession(keys, number, int(elapsed), works=options.works, exports=options.exports, shown=address.shown)
+    role = options.works + (options.works and address.leads)
+    arguments: list[bytes | str | int] = [worker, int(options.lease * 1e6), role, terms]
+    ((number, elapsed, others, worked, is_led),) = await server.run([("join", keys.of_join, arguments)])
+    takes = options.works and not address.leads
+    session = JobSession(keys, number, int(elapsed), works=takes, exports=options.exports, shown=address.shown)
+    session.is_led = bool(is_led) and not address.leads
     session.began_at -= int(worked) / 1e6
     session.is_first = options.works and not others
     if options.works and (words := _differences(options.terms, others, options.lease)):

@@ -93,7 +93,7 @@ local function forget(gone, is_clean)
   redis.call('HSET', head, 'owned', owned)
   moved = redis.call('HINCRBY', head, 'moved', 1)
   redis.call('ZREM', deadlines, gone)
-  if redis.call('HGET', sessions, gone .. ' works') == '0' then redis.call('HINCRBY', head, 'guests', -1) end
+  if redis.call('HGET', sessions, gone .. ' works') ~= '1' then redis.call('HINCRBY', head, 'guests', -1) end
   if redis.call('HGET', sessions, gone .. ' starves') == '1' then
     starving = redis.call('HINCRBY', head, 'starving', -1)
   end
