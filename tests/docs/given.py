@@ -34,6 +34,7 @@ SPIDERS = {
     "resume-a-crawl": ["quotes.py"],
     "scopes": ["myspider.py"],
     "untrusted-pages": ["intranet.py"],
+    "receipt": ["books.py"],
     "warc": ["books.py"],
 }
 """Files that contain the README's spider, by how-to page."""
@@ -49,8 +50,10 @@ SITEMAP = "<urlset><url><loc>https://www.example.com/new</loc><lastmod>2024-05-0
 RELEASES = """<rss><channel>
 <item><title>1.0</title><pubDate>01 May 2024 10:00:00 GMT</pubDate></item>
 </channel></rss>"""
+ACCESS_LOG = '192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 5 "-" "Examplebot/1.0"\n'
 OTHERS = {
     "coming-from-scrapy": {"quotesbot/settings.py": QUOTESBOT},
+    "receipt": {"access.log": ACCESS_LOG},
     "why-slow": {"myspider.py": FOLLOWER},
 }
 """Other files with their content, by how-to page."""

@@ -104,6 +104,8 @@ TYPED = {
     ),
     "trawl settings FILE.py": Typed("trawl settings moved.py", says="moved from"),
     "trawl shell": Typed(f"trawl shell {HOME} -c response.status", says="200"),
+    "trawl receipt": Typed("trawl receipt --check access.log"),
+    "trawl crawl --receipt": Typed("trawl crawl quotes.py --receipt receipt.json"),
     "trawl simulate": Typed("trawl simulate quotes.py --web web.toml"),
     "trawl top": Typed(f"trawl top {JOB}"),
     "trawl version": Typed("trawl version", says=r"^trawl \d"),
@@ -154,6 +156,7 @@ FILES: Mapping[str, str] = {
     "a/settings.py": SETTINGS,
     "shop/settings.py": SETTINGS,
     "web.toml": '[hosts."127.0.0.1:8765"]\n',
+    "access.log": ACCESS_LOG,
 }
 
 

@@ -150,6 +150,15 @@ def crawl(
     quiet: QuietOption = False,
     fail_on: FailOnOption = [],
     stats: StatsOption = None,
+    receipt: Annotated[
+        str | None,
+        typer.Option(
+            "--receipt",
+            metavar="FILE",
+            help="Write the rate of each scope, and whether robots.txt and servers' waits were obeyed, to this .json"
+            " or .html file.",
+        ),
+    ] = None,
 ) -> None:
     """Run a spider, or several at the same time that share the limits of a site."""
     from trawl.cli.crawl import crawl_command
@@ -171,6 +180,7 @@ def crawl(
         is_quiet=quiet,
         fails_on=fail_on,
         stats=stats,
+        receipt=receipt,
         processes=processes or 0,
     )
     raise typer.Exit(crawl_command(options, _crawl_with(context), stderr_console()))
@@ -459,6 +469,31 @@ def simulate(
 
     pictures = {"svg": svg, "plot": plot}
     raise typer.Exit(simulate_command(spider, web, setting, argument, has_timeline=timeline, seed=seed, **pictures))
+
+
+@app.command(
+    epilog=examples(
+        "trawl receipt --check crawl.warc.gz",
+        "trawl receipt --check access.log -o receipt.html",
+    ),
+)
+def receipt(
+    check: Annotated[
+        list[str],
+        typer.Option(
+            "--check",
+            metavar="WARC|LOG",
+            help="The sends: a WARC file, or a log in the combined format or as JSON lines. Repeatable.",
+        ),
+    ],
+    output: Annotated[
+        str | None, typer.Option("-o", metavar="FILE", help="Write the receipt to this .json or .html file too.")
+    ] = None,
+) -> None:
+    """Check the crawl of any program: its rates, robots.txt, Crawl-delay and Retry-After. Status 1 on violations."""
+    from trawl.cli.simulate import receipt_command
+
+    raise typer.Exit(receipt_command(check, output))
 
 
 @app.command(

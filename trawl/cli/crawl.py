@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -121,6 +122,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         jobs = {entry.shown_name: _shown_job(str(entry.settings["JOB_DIR"])) for entry in entries}
         logs.apply(entries[0].settings.of(ObserveSettings), is_quiet=options.is_quiet, jobs=jobs)
         _check(entries, options)
+        write_receipt = _receipt(entries, options)
         try:
             if options.processes:
                 reports = _run_processes(entries[0], options, crawl_with, console, logs)
@@ -131,6 +133,8 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
                 with suppress(TrawlError):  # the crawl's error is more important, and is raised below
                     stats_file.write(stats_of(entries))
             raise
+        finally:
+            write_receipt()
         if leader is not None:
             leader.ended(entries[0].reason, reports)
             return _status(entries[0], entries[0].result) if entries[0].result is not None else entries[0].error_status
@@ -204,6 +208,25 @@ def _check(entries: Sequence[CrawlEntry], options: CrawlOptions) -> None:
 
             for finding in check_spider(entry.spider, is_moved=True, settings=entry.settings):
                 logger.warning("%s", finding)
+
+
+def _receipt(entries: Sequence[CrawlEntry], options: CrawlOptions) -> Callable[[], None]:
+    """Record the sends for ``--receipt``. Returns a function that writes the receipt of the sends so far."""
+    path = options.receipt
+    if path is None:
+        return lambda: None
+    from trawl.testing.receipt import Checker, check_receipt_name, save_receipt  # noqa: PLC0415  # rarely needed
+
+    if len(entries) > 1 or options.processes:
+        raise UsageError("--receipt is for one spider in one process: use WARC_FILE and `trawl receipt` for others")
+    check_receipt_name(path)
+    checker, started_utc = Checker(), datetime.now(UTC)
+    entries[0].recorder = checker.record
+
+    def write() -> None:
+        save_receipt(path, checker.receipt(f"spider {entries[0].spider.name}", started_utc), checker)
+
+    return write
 
 
 def _run_processes(

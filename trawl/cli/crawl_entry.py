@@ -14,7 +14,7 @@ import trio
 from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE
 from trawl.cli.list import find_spiders
 from trawl.cli.view import CrawlWith, Watcher
-from trawl.engine import Crawl
+from trawl.engine import Crawl, Recorder
 from trawl.errors import SpiderLoadError, UsageError
 from trawl.observe import without_passwords
 from trawl.settings import Layer, Settings
@@ -56,6 +56,7 @@ class CrawlOptions:
         is_quiet: ``--quiet``.
         fails_on: ``--fail-on KIND``.
         stats: ``--stats FILE``.
+        receipt: ``--receipt FILE``.
         processes: ``--processes N``; 0 if the option is missing.
         is_worker: Whether the command is ``trawl worker``, which writes no feeds.
         waits: ``--wait``: whether a single page and its robots.txt are retried, as in a crawl.
@@ -76,6 +77,7 @@ class CrawlOptions:
     is_quiet: bool = False
     fails_on: Sequence[str] = ()
     stats: str | None = None
+    receipt: str | None = None
     processes: int = 0
     is_worker: bool = False
     waits: bool = False
@@ -92,6 +94,7 @@ class CrawlEntry:
         arguments: ``-a NAME=VALUE``.
         layers: The layers that the settings were loaded from.
         shown_name: The spider's name if the command runs several crawls; otherwise "".
+        recorder: Called with each send and its end; None if nobody wants to know.
         crawl: The running crawl; None before its start.
         result: The crawl's result; None until the crawl finishes.
         error_status: Exit status of a crawl that ended with an error and has no result.
@@ -102,6 +105,7 @@ class CrawlEntry:
     arguments: Mapping[str, str]
     layers: Sequence[Layer] = ()
     shown_name: str = ""
+    recorder: Recorder | None = None
     crawl: Crawl | None = None
     result: CrawlResult | None = None
     error_status: int = FAILED
@@ -134,6 +138,7 @@ class CrawlEntry:
             spider_args=self.arguments,
             watchers=[keep, *watchers],
             handle_signals=handle_signals,
+            **({} if self.recorder is None else {"recorder": self.recorder}),
         )
         return self.result
 

@@ -1,4 +1,4 @@
-"""The command ``trawl simulate``: runs a spider against a simulated web, and compares runs with different settings."""
+"""The command ``trawl simulate``, which compares runs on a simulated web, and ``trawl receipt``, which checks a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trawl.testing.warc import HostFit, Recording
     from trawl.testing.web import SimulatedWeb
 
-__all__ = ["comparison_table", "figures", "fit_words", "groups_of", "simulate_command"]
+__all__ = ["comparison_table", "figures", "fit_words", "groups_of", "receipt_command", "simulate_command"]
 
 _BETWEEN_PAIRS = re.compile(r"\s+(?=[A-Z][A-Z0-9_]*=)")
 
@@ -187,6 +187,38 @@ def _print_tables(simulations: Sequence[Simulation], labels: Sequence[str], cons
         rates = rates_table(simulation, console.width, is_ascii=console.options.ascii_only)
         if rates is not None:
             console.print(rates)
+
+
+_EXAMPLES = 5
+"""Maximum number of violations that are printed for a receipt."""
+
+
+def receipt_command(files: Sequence[str], output: str | None) -> int:
+    """Check the crawl in WARC files or logs, and print the result. Returns 1 if a rule was broken."""
+    from trawl.testing import receipt as receipts  # noqa: PLC0415  # `trawl --help` needs no engine
+
+    console, errors = stdout_console(), stderr_console()
+    try:
+        if output is not None:
+            receipts.check_receipt_name(output, "-o")
+        checker, receipt = receipts.check_files(files)
+        if output is not None:
+            receipts.save_receipt(output, receipt, checker)
+    except TrawlError as error:
+        return print_error(error, errors)
+    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
+    for title in receipts.COLUMNS:
+        table.add_column(title, justify="left" if title == "scope" else "right", overflow="fold")
+    for figures_of_scope in receipt.scopes[:MAX_SCOPES]:
+        table.add_row(*(Text(printable(cell)) for cell in receipts.scope_cells(figures_of_scope)))
+    if len(receipt.scopes) > MAX_SCOPES:
+        table.add_row(Text(f"and {number_words(len(receipt.scopes) - MAX_SCOPES)} more", style="dim"))
+    console.print(table)
+    lines = receipts.rule_words(receipt)
+    lines += [receipts.violation_words(each) for each in receipt.examples[:_EXAMPLES]]
+    for line in lines:
+        console.print(printable(line), soft_wrap=True, markup=False, highlight=False)
+    return OK if receipt.is_clean else FAILED
 
 
 def _print_recording(

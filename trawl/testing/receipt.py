@@ -1,0 +1,617 @@
+"""A receipt: how often each scope was sent requests, and whether robots.txt and the servers' waits were obeyed.
+
+Theory of operation: :class:`Checker` receives each send and its end, in order of time. The events come from a running
+crawl (:meth:`Checker.record`), from WARC files, or from the log of another program. It keeps figures of each scope, the
+robots.txt of each origin, and the time until which each host asked to wait. A send that breaks one of these rules is a
+violation. The checker does not use the throttle, so it does not repeat a mistake of the throttle.
+
+Length: the values of a receipt, the checker, the readers of files and the writers of a page belong together.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import attrs
+import msgspec
+
+from trawl.errors import UsageError
+from trawl.http import Headers, Outcome, host_scope, normalize_url, origin_of
+from trawl.observe import counted, duration_words, number_words, rate_words
+from trawl.robots import MAX_PARSED_BYTES, RobotsFile, as_utf8
+from trawl.testing.rates import MAX_PANELS, Panel, Rate, draw_rates
+from trawl.testing.sends import REFUSALS
+
+if TYPE_CHECKING:
+    from trawl.scheduler import Attempt
+    from trawl.testing.warc import Exchange
+
+__all__ = [
+    "COLUMNS",
+    "WINDOW",
+    "Checker",
+    "Receipt",
+    "ScopeFigures",
+    "Violation",
+    "check_files",
+    "check_receipt_name",
+    "rule_words",
+    "save_receipt",
+    "scope_cells",
+    "violation_words",
+]
+
+WINDOW = 60.0
+"""Seconds of the window in which the most sends of a scope are counted."""
+
+GRACE = 0.001
+"""Seconds by which a send may be early, because times are rounded."""
+
+MAX_VIOLATIONS = 100
+"""Maximum number of violations with details. All are counted."""
+
+MAX_ORIGINS = 10_000
+"""Maximum number of robots.txt files and of waits in memory. The oldest are dropped."""
+
+MAX_BARS = 200
+"""Maximum number of windows in the plot of a scope. Their length doubles as the crawl gets longer."""
+
+_RULES = ("Retry-After", "Crawl-delay", "robots.txt")
+
+
+class ScopeFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The sends of one scope.
+
+    Attributes:
+        scope: The scope's id. For another program's crawl, the host.
+        sends: Number of sends.
+        refusals: Number of responses with status code 429 or 503.
+        seconds: Seconds from the first send to the last.
+        shortest_gap: Shortest time between two sends, in seconds; None for a single send.
+        most_in_flight: Maximum number of sends without a complete response.
+        most_in_window: Maximum number of sends in any :data:`WINDOW`.
+    """
+
+    scope: str
+    sends: int
+    refusals: int
+    seconds: float
+    shortest_gap: float | None
+    most_in_flight: int
+    most_in_window: int
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """A send that breaks a rule.
+
+    Attributes:
+        rule: ``Retry-After``, ``Crawl-delay`` or ``robots.txt``.
+        at: Time of the send, in seconds since the first send.
+        url: The URL.
+        early: Seconds by which the send was early; 0.0 for robots.txt.
+    """
+
+    rule: str
+    at: float
+    url: str
+    early: float = 0.0
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a check.
+
+    Attributes:
+        source: The crawl: the spider, or the files.
+        started_utc: Time of the first send; None if unknown.
+        seconds: Seconds from the first send to the last end.
+        sends: Number of sends.
+        exempt: Number of sends without a scope (``dont_throttle``). The rules were checked for them too.
+        scopes: The figures of each scope, the busiest first.
+        checked: Number of sends that were checked, by rule. A rule applies after its robots.txt or response was read.
+        violations: Number of violations, by rule.
+        examples: The first violations.
+        unread: Number of sends to origins whose robots.txt was not read before.
+        grace: Seconds by which a send may be early, because the times are rounded.
+        window: Seconds of the window of ``most_in_window``.
+        version: Version of this format.
+    """
+
+    source: str
+    started_utc: datetime | None
+    seconds: float
+    sends: int
+    exempt: int
+    scopes: Sequence[ScopeFigures]
+    checked: Mapping[str, int]
+    violations: Mapping[str, int]
+    examples: Sequence[Violation]
+    unread: int
+    grace: float
+    window: float = WINDOW
+    version: int = 1
+
+    @property
+    def is_clean(self) -> bool:
+        """True if no rule was broken."""
+        return not any(self.violations.values())
+
+
+class _Scope:
+    """The figures of a scope so far."""
+
+    __slots__ = ("first", "gap", "in_flight", "last", "most", "most_in_window", "refusals", "sends", "times")
+
+    def __init__(self, now: float) -> None:
+        self.sends = self.refusals = self.in_flight = self.most = self.most_in_window = 0
+        self.first = self.last = now
+        self.gap = math.inf
+        self.times: list[float] = []  # the sends of the last window
+
+    def sent(self, now: float) -> None:
+        if self.sends:
+            self.gap = min(self.gap, now - self.last)
+        self.sends += 1
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        self.last = now
+        self.times.append(now)
+        del self.times[: bisect_left(self.times, now - WINDOW + GRACE)]  # of two sends at both ends, only one counts
+        self.most_in_window = max(self.most_in_window, len(self.times))
+
+    def figures(self, scope: str) -> ScopeFigures:
+        return ScopeFigures(
+            scope=scope,
+            sends=self.sends,
+            refusals=self.refusals,
+            seconds=round(self.last - self.first, 6),
+            shortest_gap=None if self.gap == math.inf else round(self.gap, 6),
+            most_in_flight=self.most,
+            most_in_window=self.most_in_window,
+        )
+
+
+class _Bars:
+    """Counts of sends and refusals in windows that double when there are too many."""
+
+    __slots__ = ("refused", "sent", "width")
+
+    def __init__(self) -> None:
+        self.width = 1.0
+        self.sent: Counter[int] = Counter()
+        self.refused: Counter[int] = Counter()
+
+    def add(self, at: float, *, is_refused: bool = False) -> None:
+        while at >= MAX_BARS * self.width:
+            self.width *= 2
+            for counts in (self.sent, self.refused):
+                halved: Counter[int] = Counter()
+                for place, count in counts.items():
+                    halved[place // 2] += count
+                counts.clear()
+                counts.update(halved)
+        (self.refused if is_refused else self.sent)[int(at / self.width)] += 1
+
+    def rates(self) -> list[Rate]:
+        return [
+            Rate(place * self.width, (place + 1) * self.width, count / self.width, self.refused[place] / self.width)
+            for place, count in sorted(self.sent.items())
+        ]
+
+
+class Checker:
+    """Checks sends and their ends, in order of time. Mutable.
+
+    Args:
+        grace: Seconds by which a send may be early, because the times are rounded.
+    """
+
+    def __init__(self, grace: float = GRACE) -> None:
+        self._grace = grace
+        self._scopes: dict[str, _Scope] = {}
+        self._bars: dict[str, _Bars] = {}
+        self._sending: set[Attempt] = set()
+        self._robots: dict[str, RobotsFile] = {}
+        self._until: dict[str, float] = {}
+        self._last: dict[str, float] = {}
+        self._checked: Counter[str] = Counter()
+        self._violations: Counter[str] = Counter()
+        self._examples: list[Violation] = []
+        self._sends = self._exempt = self._unread = 0
+        self._first: float | None = None
+        self._end = 0.0
+
+    def sent(self, at: float, url: str, scopes: Iterable[str]) -> None:
+        """Add a send.
+
+        Args:
+            at: Time of the send, in seconds.
+            url: The URL, in normal form.
+            scopes: The scopes that were charged; empty for an exempt request.
+        """
+        self._first = at if self._first is None else self._first
+        self._sends += 1
+        names = list(scopes)
+        self._exempt += not names
+        for name in names:
+            scope = self._scopes.get(name)
+            if scope is None:
+                scope = self._scopes[name] = _Scope(at)
+                if len(self._bars) < MAX_ORIGINS // 10:
+                    self._bars[name] = _Bars()
+            scope.sent(at)
+            if name in self._bars:
+                self._bars[name].add(at - self._first)
+        self._check(at, url)
+        _put(self._last, host_scope(url), at)
+        self._end = max(self._end, at)
+
+    def ended(
+        self, at: float, url: str, scopes: Iterable[str], status: int | None = None, waits: float | None = None
+    ) -> None:
+        """Add the end of a send.
+
+        Args:
+            at: Time of the last byte or error, in seconds.
+            url: The URL, in normal form.
+            scopes: The scopes that were charged.
+            status: The status code; None without a complete response.
+            waits: Seconds in the response's ``Retry-After``; None if it has none.
+        """
+        self._end = max(self._end, at)
+        for name in scopes:
+            if (scope := self._scopes.get(name)) is not None:
+                scope.in_flight -= 1
+                scope.refusals += status in REFUSALS
+                if status in REFUSALS and name in self._bars:
+                    self._bars[name].add(at - (self._first or 0.0), is_refused=True)
+        if status in REFUSALS and waits:
+            host = host_scope(url)
+            _put(self._until, host, max(at + waits, self._until.get(host, -math.inf)))
+
+    def read_robots(self, url: str, status: int, body: bytes, content_type: str | None, user_agent: str) -> None:
+        """Add a response to a request for robots.txt. Redirects are ignored."""
+        if not 300 <= status < 400:
+            text = as_utf8(body[: MAX_PARSED_BYTES + 1], content_type)
+            _put(self._robots, origin_of(url), RobotsFile.parse(status, text, user_agent))
+
+    def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
+        """Add a send or its end. This is a recorder of the engine."""
+        scopes = [] if attempt.is_exempt else [scope for scope, _ in attempt.scopes]
+        if attempt not in self._sending:
+            self._sending.add(attempt)
+            self.sent(now, attempt.request.url, scopes)
+            return
+        self._sending.discard(attempt)
+        if outcome is None:  # cancelled
+            self.ended(now, attempt.request.url, scopes)
+            return
+        response = outcome.response
+        waits = None if response is None else _retry_after(response.headers, datetime.now(UTC))
+        url = outcome.request.url
+        self.ended(outcome.ended_at, url, scopes, None if response is None else response.status, waits)
+        if response is not None and urlsplit(url).path == "/robots.txt":
+            agent = outcome.request.headers.get("User-Agent") or ""
+            self.read_robots(url, response.status, response.body, response.headers.get("Content-Type"), agent)
+
+    def receipt(self, source: str, started_utc: datetime | None = None) -> Receipt:
+        """Return the receipt so far.
+
+        Args:
+            source: The crawl, in words.
+            started_utc: Time of the first send; None if unknown.
+        """
+        scopes = [scope.figures(name) for name, scope in self._scopes.items()]
+        return Receipt(
+            source=source,
+            started_utc=started_utc,
+            seconds=round(self._end - (self._first or 0.0), 6),
+            sends=self._sends,
+            exempt=self._exempt,
+            scopes=sorted(scopes, key=lambda each: (-each.sends, each.scope)),
+            checked={rule: self._checked[rule] for rule in _RULES},
+            violations={rule: self._violations[rule] for rule in _RULES},
+            examples=self._examples,
+            unread=self._unread,
+            grace=self._grace,
+        )
+
+    def plot(self, title: str) -> str:
+        """Return a picture of the rates of the busiest scopes, as SVG text."""
+        busiest = sorted(self._bars, key=lambda name: -self._scopes[name].sends)
+        panels = [
+            Panel(title=name, note=counted(self._scopes[name].sends, "send"), rates=self._bars[name].rates())
+            for name in busiest[:MAX_PANELS]
+        ]
+        end = self._end - (self._first or 0.0)
+        return draw_rates(panels, title=title, start=0.0, end=end, omitted=len(self._scopes) - len(panels))
+
+    def _check(self, at: float, url: str) -> None:
+        host, origin = host_scope(url), origin_of(url)
+        until = self._until.get(host)
+        if until is not None:
+            self._judge("Retry-After", at, url, until - at)
+        robots = self._robots.get(origin)
+        if urlsplit(url).path == "/robots.txt":
+            return
+        if robots is None:
+            self._unread += 1
+            return
+        self._judge("robots.txt", at, url, 0.0 if robots.allows(url) else math.inf)
+        if robots.crawl_delay and host in self._last:
+            self._judge("Crawl-delay", at, url, self._last[host] + robots.crawl_delay - at)
+
+    def _judge(self, rule: str, at: float, url: str, early: float) -> None:
+        self._checked[rule] += 1
+        if early <= self._grace:
+            return
+        self._violations[rule] += 1
+        if len(self._examples) < MAX_VIOLATIONS:
+            early = 0.0 if early == math.inf else round(early, 6)
+            self._examples.append(Violation(rule=rule, at=round(at - (self._first or 0.0), 6), url=url, early=early))
+
+
+def _put(table: dict[str, Any], key: str, value: object) -> None:
+    """Set a value, and drop the oldest entry if there are too many."""
+    table[key] = value
+    if len(table) > MAX_ORIGINS:
+        del table[next(iter(table))]
+
+
+def _retry_after(headers: Headers, now_utc: datetime) -> float | None:
+    """Return the seconds in ``Retry-After`` (RFC 9110, section 10.2.3). A date counts from the response's ``Date``."""
+    text = (headers.get("Retry-After") or "").strip()
+    if not text or text.isdigit():
+        return float(text[:9]) if text else None
+    try:
+        until, date = parsedate_to_datetime(text), headers.get("Date")
+        since = now_utc if date is None else parsedate_to_datetime(date)
+        return until.timestamp() - since.timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+# -- crawls of other programs
+
+_LOG_LINE = re.compile(  # the combined log format of Apache and nginx, perhaps after the virtual host
+    r'(?:(?P<host>\S+) )?\S+ \S+ \S+ \[(?P<at>[^\]]+)\] "[A-Z]+ (?P<target>\S+)[^"]*" (?P<status>\d{3}) '
+)
+
+
+@attrs.frozen(kw_only=True)
+class _Logged:
+    """A send in a log. Times are seconds since the epoch."""
+
+    at: float
+    ended: float
+    url: str
+    scope: str
+    status: int | None = None
+
+
+class _Line(msgspec.Struct):
+    """A line of a log in JSON."""
+
+    time: float | datetime
+    url: str
+    finished: float | datetime | None = None
+    status: int | None = None
+
+
+def check_files(paths: Sequence[str]) -> tuple[Checker, Receipt]:
+    """Check the crawl in WARC files or logs, of trawl or of another program.
+
+    A log has a line per request: in the combined log format of Apache and nginx, or a JSON object with ``time`` and
+    ``url``, and perhaps ``finished`` and ``status``. Times are seconds since the epoch, or RFC 3339. A log has no
+    headers and bodies, so only figures are checked.
+
+    Raises:
+        UsageError: If a file can't be read, or is none of these.
+    """
+    warcs = [path for path in paths if path.endswith((".warc", ".warc.gz"))]
+    logs = [path for path in paths if path not in warcs]
+    try:
+        from trawl.testing.warc import read_exchanges, warc_files  # noqa: PLC0415 - needs the extra warc
+
+        files = [file for path in warcs for file in warc_files(Path(path))]
+        exchanges = [each for each in read_exchanges(files, has_bodies=False) if each.sent is not None] if warcs else []
+        logged = [each for path in logs for each in _read_log(Path(path))]
+    except ImportError as error:
+        raise UsageError("a WARC file needs the extra warc: pip install 'trawl-crawler[warc]'") from error
+    except OSError as error:
+        raise UsageError(f"{error.filename}: can't be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    is_exact = all(each.is_timed for each in exchanges) and all(each.at % 1 for each in logged[:100])
+    checker = Checker(GRACE if is_exact else 1.0)
+    events = [*_of_exchanges(checker, exchanges), *_of_log(checker, logged)]
+    for _, _, act in sorted(events, key=itemgetter(0, 1)):
+        act()
+    first = min([each.sent or 0.0 for each in exchanges] + [each.at for each in logged], default=None)
+    started = None if first is None else datetime.fromtimestamp(first, UTC)
+    return checker, checker.receipt(", ".join(paths), started)
+
+
+_Event = tuple[float, int, Any]
+"""A time, its order among equal times, and the call that adds it. An end comes before other sends, after its own."""
+
+
+def _of_exchanges(checker: Checker, exchanges: Iterable[Exchange]) -> Iterator[_Event]:
+    for each in exchanges:
+        assert each.sent is not None
+        own = [scope for _, _, scope in each.charges] if each.is_timed else [host_scope(each.url)]
+        yield each.sent, 1, _bound(checker.sent, each.sent, each.url, own)
+        yield each.ended, 0 if each.ended > each.sent else 2, _bound(_end_exchange, checker, each, own)
+
+
+def _bound(function: Any, *args: Any) -> Any:
+    return lambda: function(*args)
+
+
+def _end_exchange(checker: Checker, exchange: Exchange, scopes: Sequence[str]) -> None:
+    answer = exchange.answer()
+    if answer is None or answer.error is not None:
+        checker.ended(exchange.ended, exchange.url, scopes)
+        return
+    waits = _retry_after(answer.headers, datetime.fromtimestamp(exchange.ended, UTC))
+    checker.ended(exchange.ended, exchange.url, scopes, answer.status, waits)
+    if urlsplit(exchange.url).path == "/robots.txt":
+        found = re.search(rb"(?im)^user-agent:[ \t]*(.*?)\r?$", exchange.request)
+        agent = "" if found is None else found[1].decode("latin-1")
+        kind = answer.headers.get("Content-Type")
+        checker.read_robots(exchange.url, answer.status, answer.body, kind, agent)
+
+
+def _of_log(checker: Checker, logged: Iterable[_Logged]) -> Iterator[_Event]:
+    for each in logged:
+        yield each.at, 1, _bound(checker.sent, each.at, each.url, [each.scope])
+        order = 0 if each.ended > each.at else 2
+        yield each.ended, order, _bound(checker.ended, each.ended, each.url, [each.scope], each.status)
+
+
+def _read_log(path: Path) -> Iterator[_Logged]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    yield _of_json(line) if line.lstrip().startswith("{") else _of_line(line, path.name)
+                except (ValueError, msgspec.MsgspecError) as error:
+                    raise ValueError(
+                        f"{path}, line {number}: {error}; a line is a request in the combined log format, or a JSON "
+                        "object with time and url"
+                    ) from error
+
+
+def _of_json(text: str) -> _Logged:
+    line = msgspec.json.decode(text, type=_Line)
+    url = normalize_url(line.url)
+    at = _epoch(line.time)
+    ended = at if line.finished is None else _epoch(line.finished)
+    return _Logged(at=at, ended=max(at, ended), url=url, scope=host_scope(url), status=line.status)
+
+
+def _epoch(at: float | datetime) -> float:
+    return at.timestamp() if isinstance(at, datetime) else at
+
+
+def _of_line(text: str, name: str) -> _Logged:
+    found = _LOG_LINE.match(text)
+    if found is None:
+        raise ValueError("not a request")
+    at = datetime.strptime(found["at"], "%d/%b/%Y:%H:%M:%S %z").timestamp()
+    target, host = found["target"], found["host"]
+    if "://" not in target:
+        target = f"http://{host or 'log.invalid'}{target}"
+    url = normalize_url(target)
+    scope = host_scope(url) if host or "://" in found["target"] else name
+    return _Logged(at=at, ended=at, url=url, scope=scope, status=int(found["status"]))
+
+
+# -- files
+
+
+def check_receipt_name(path: str, option: str = "--receipt") -> None:
+    """Check the file name of a receipt, given with ``option``, before the work starts.
+
+    Raises:
+        UsageError: If the name ends in neither ``.json`` nor ``.html``, or its folder does not exist.
+    """
+    if Path(path).suffix not in (".json", ".html"):
+        raise UsageError(f"{option} {path}: the name must end in .json or .html")
+    if not Path(path).absolute().parent.is_dir():
+        raise UsageError(f"{option} {path}: there is no folder {Path(path).parent}; make it first")
+
+
+def save_receipt(path: str, receipt: Receipt, checker: Checker) -> None:
+    """Write a receipt as JSON, or as a page with plots of the rates.
+
+    Raises:
+        UsageError: If the file can't be written.
+    """
+    if path.endswith(".json"):
+        content = msgspec.json.format(msgspec.json.encode(receipt), indent=2)
+    else:
+        content = _page(receipt, checker.plot("Requests per second")).encode()
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{path}: can't be written: {error.strerror}") from error
+
+
+def rule_words(receipt: Receipt) -> list[str]:
+    """Return a sentence for each rule."""
+    lines = []
+    for rule in _RULES:
+        checked, broken = receipt.checked[rule], receipt.violations[rule]
+        if not checked:
+            lines.append(f"{rule}: nothing to check")
+        else:
+            result = f"{counted(broken, 'violation')} in" if broken else "obeyed by"
+            lines.append(f"{rule}: {result} {counted(checked, 'send')}")
+    if receipt.unread:
+        lines.append(f"robots.txt was not read before {counted(receipt.unread, 'send')}")
+    return lines
+
+
+def violation_words(violation: Violation) -> str:
+    """Return a sentence about a violation."""
+    early = f"{violation.early:.3f} s early" if violation.early else "not allowed"
+    return f"{violation.rule} at {violation.at:.3f} s: {violation.url} was {early}"
+
+
+def scope_cells(figures: ScopeFigures) -> tuple[str, ...]:
+    """Return the cells of a scope's row, as in :data:`COLUMNS`."""
+    gap = "" if figures.shortest_gap is None else f"{figures.shortest_gap:.3f} s"
+    rate = (figures.sends - 1) / figures.seconds if figures.seconds else 0.0
+    numbers = (figures.sends, figures.refusals, figures.most_in_flight, figures.most_in_window)
+    sends, refusals, in_flight, in_window = map(number_words, numbers)
+    return figures.scope, sends, rate_words(rate), refusals, gap, in_flight, in_window
+
+
+COLUMNS = ("scope", "sends", "rate", "refused", "shortest gap", "in flight", f"in {WINDOW:g} s")
+"""The columns of the table of scopes."""
+
+MAX_ROWS = 1_000
+"""Maximum number of scopes in a page."""
+
+_STYLE = """:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:62rem}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.1rem .8rem;text-align:right}
+td:first-child,th:first-child{text-align:left;overflow-wrap:anywhere}svg{max-width:100%;height:auto}"""
+
+
+def _page(receipt: Receipt, picture: str) -> str:
+    """Return a receipt as a page without scripts. All text is escaped."""
+    when = "" if receipt.started_utc is None else f", from {receipt.started_utc:%Y-%m-%d %H:%M:%S} UTC"
+    summary = f"{counted(receipt.sends, 'send')} in {duration_words(receipt.seconds)}{when}"
+    if receipt.exempt:
+        summary += f"; {counted(receipt.exempt, 'send')} without a scope"
+    rows = [scope_cells(each) for each in receipt.scopes[:MAX_ROWS]]
+    more = len(receipt.scopes) - len(rows)
+    lines = [*rule_words(receipt), *map(violation_words, receipt.examples)]
+    parts = [
+        f"<h1>Receipt: {html.escape(receipt.source)}</h1><p>{html.escape(summary)}</p>",
+        "<ul>" + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>",
+        _table(COLUMNS, rows),
+        f"<p>and {more:,} more</p>" if more else "",
+        f"<p>Times may be off by {receipt.grace:g} s.</p>",
+        picture,
+    ]
+    title = html.escape(f"Receipt: {receipt.source}")
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
+    return f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n'
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
