@@ -19,7 +19,7 @@ from trawl.http import Request
 from trawl.testing import SimulatedResponse, SimulatedWeb
 from trawl.testing.demo import DEMO_HOST, ROBOTS, DemoSite
 
-__all__ = ["ROOT", "STATUS", "a_store", "every_site", "lay_out"]
+__all__ = ["ACCESS_LOG", "ROOT", "STATUS", "a_store", "every_site", "lay_out"]
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.docs.commands import Commands
-from tests.docs.given import ROOT, a_store, first_python
+from tests.docs.given import ACCESS_LOG, ROOT, a_store, first_python
 from tests.docs.not_run import group_of_trawl, looked_at
 from trawl.cli import help_text
 
@@ -43,11 +43,14 @@ FILES = {
     "web.toml": WEB,
     "a.toml": WEB,
     "hosts.txt": "a.example\n127.0.0.1:8765\n",
+    "access.log": ACCESS_LOG,
     "urls.txt": "http://a.example/1\nhttp://127.0.0.1:8765/no-such-page\n",
 }
 FIRST = {
     "completion": ["mkdir -p .config/fish/completions"],
     "job": ["trawl crawl quotes.py --job jobs/books"],
+    "receipt": ["trawl crawl quotes.py -s WARC_FILE=crawl.warc.gz"],
+    "simulate": ["trawl crawl quotes.py -s WARC_FILE=crawl.warc.gz"],
     "new": ["mkdir empty", "cd empty"],
     "new spider": ["mkdir empty", "cd empty"],
 }

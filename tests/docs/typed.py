@@ -11,6 +11,8 @@ from pathlib import Path
 
 import attrs
 
+from tests.docs.given import ACCESS_LOG
+
 __all__ = ["PLACEHOLDERS", "TYPED", "Typed", "filled", "reader_in", "typed_for"]
 
 HOME = "http://127.0.0.1:8765/"
