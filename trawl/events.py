@@ -239,7 +239,7 @@ class EventStream(Generic[EventT]):
 
     Attributes:
         dropped: Number of events that were dropped because the reader was too slow.
-        is_read: True if a task has read from the stream.
+        is_read: True if a task has iterated over the stream, so that the end of the crawl waits for it.
     """
 
     def __init__(self, events: Events, kinds: Sequence[type[EventT]], most: int) -> None:
@@ -267,8 +267,8 @@ class EventStream(Generic[EventT]):
         self._news.set()
 
     def unread(self) -> list[EventT]:
-        """Return the events in the buffer, and empty it. Does not wait."""
-        self.is_read, events = True, list(self._unread)
+        """Return the events in the buffer, and empty it. Does not wait, and the end of the crawl does not wait for it."""
+        events = list(self._unread)
         self._unread.clear()
         return events
 

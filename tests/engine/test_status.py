@@ -146,6 +146,19 @@ def test_why_finds_a_url_that_no_scope_delays() -> None:
     assert item["other"] is None
 
 
+def test_a_crawl_that_is_looked_at_ends_when_its_last_page_does() -> None:
+    class Page(trawl.Spider[Any]):
+        name = "page"
+        start_urls = ["http://a.example/"]
+
+        def parse(self, response: Response) -> None:
+            self.crawl.status()
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=1.5)
+    assert simulate(Page, web, SETTINGS).elapsed == 1.5
+
+
 def test_nothing_runs_until_a_status_is_requested() -> None:
     class One(trawl.Spider[Any]):
         name = "one"
