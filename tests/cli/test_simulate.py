@@ -250,3 +250,65 @@ def test_the_words_of_a_fit_say_what_is_not_sure() -> None:
     )
     assert "limit 1.5/s or more, 5 at once" in fit_words(attrs.evolve(fit, rates=(1.5, math.inf)))
     assert "no limit, 40 refusals" in fit_words(attrs.evolve(fit, limit=None))
+
+
+URLS = "# pages\n\n" + "".join(f"http://a.example/{number}\n" for number in range(10)) + "http://b.example/\n"
+
+
+def test_a_plan_says_when_each_host_ends_and_why(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "urls.txt").write_text(URLS)
+    exact = ["-s", "RANDOMIZE_DOWNLOAD_DELAY=false ROBOTSTXT_OBEY=false"]
+    slower = ["-s", "RANDOMIZE_DOWNLOAD_DELAY=false ROBOTSTXT_OBEY=false DOWNLOAD_DELAY=60"]
+    assert main(["plan", "pages.py", "--urls", "urls.txt", *exact, *slower]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [cells(line) for line in lines if line.startswith(" a.example") or line.startswith(" b.example")]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["a.example", "10", "9.5 s", "delay"],
+        ["b.example", "1", "0.5 s"],
+        ["a.example", "10", "9 min", "delay"],
+        ["b.example", "1", "0.5 s"],
+    ]
+    assert lines[-1].endswith("DOWNLOAD_DELAY=60: 11 requests end in 9 min, last a.example (delay)")
+
+
+def test_a_plan_shows_the_effect_of_a_setting(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "urls.txt").write_text(URLS)
+    assert main(["plan", "pages.py", "--urls", "urls.txt", "-s", "DOWNLOAD_DELAY=60"]) == 0
+    output = capsys.readouterr().out
+    assert "unchanged: 11 requests end in" in output
+    assert "DOWNLOAD_DELAY=60: 11 requests end in" in output
+
+
+def test_a_plan_of_a_job_covers_its_pending_requests(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start = FOLLOWER.replace('["http://a.example/"]', "[f'http://a.example/{n}' for n in range(30)]")
+    (folder / "pages.py").write_text(start)
+    stop = ["-s", "JOB_DIR=job", "-s", "CLOSESPIDER_PAGECOUNT=10", "-s", "ROBOTSTXT_OBEY=false"]
+    (folder / "web.toml").write_text('[hosts."a.example"]\nlatency = 0.1')
+    assert main(["simulate", "pages.py", "--web", "web.toml", *stop]) in {0, 3}
+    capsys.readouterr()
+    before = sorted(path.stat().st_mtime_ns for path in (folder / "job").iterdir())
+    assert main(["plan", "pages.py", "--job", "job", "--web", "web.toml", "-s", "ROBOTSTXT_OBEY=false"]) == 0
+    assert "unchanged: 20 requests end in" in capsys.readouterr().out
+    assert sorted(path.stat().st_mtime_ns for path in (folder / "job").iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ([], "a plan needs --urls FILE or --job DIR"),
+        (["--urls", "urls.txt", "--job", "x"], "a plan needs --urls FILE or --job DIR"),
+        (["--urls", "none.txt"], "--urls none.txt: can't be read: No such file or directory"),
+        (["--urls", "bad.txt"], "--urls bad.txt, line 2: "),
+        (["--urls", "empty.txt"], "empty.txt: nothing is pending"),
+        (["--job", "none"], "none"),
+    ],
+)
+def test_a_plan_of_nothing_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], error: str
+) -> None:
+    (folder / "bad.txt").write_text("http://a.example/\nnowhere\n")
+    (folder / "empty.txt").write_text("# nothing\n")
+    assert main(["plan", "pages.py", *words]) == 2
+    said = capsys.readouterr().err
+    assert error in said
+    assert len(said.splitlines()) == 1

@@ -19,7 +19,7 @@ from trawl.http import Request
 from trawl.testing import SimulatedResponse, SimulatedWeb
 from trawl.testing.demo import DEMO_HOST, ROBOTS, DemoSite
 
-__all__ = ["ACCESS_LOG", "ROOT", "STATUS", "a_store", "every_site", "lay_out"]
+__all__ = ["ACCESS_LOG", "ROOT", "STATUS", "URLS", "a_store", "every_site", "lay_out"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +30,7 @@ SPIDERS = {
     "check": ["spiders/quotes.py", "more/quotes.py"],
     "cookies": ["spider.py"],
     "feeds": ["books.py"],
+    "plan": ["books.py"],
     "publish-a-plugin": ["pages.py"],
     "resume-a-crawl": ["quotes.py"],
     "scopes": ["myspider.py"],
@@ -50,9 +51,11 @@ SITEMAP = "<urlset><url><loc>https://www.example.com/new</loc><lastmod>2024-05-0
 RELEASES = """<rss><channel>
 <item><title>1.0</title><pubDate>01 May 2024 10:00:00 GMT</pubDate></item>
 </channel></rss>"""
+URLS = "http://books.example/1\nhttp://books.example/2\nhttp://books.example/3\nhttp://a.example/\n"
 ACCESS_LOG = '192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 5 "-" "Examplebot/1.0"\n'
 OTHERS = {
     "coming-from-scrapy": {"quotesbot/settings.py": QUOTESBOT},
+    "plan": {"urls.txt": URLS},
     "receipt": {"access.log": ACCESS_LOG},
     "why-slow": {"myspider.py": FOLLOWER},
 }

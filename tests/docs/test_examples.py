@@ -49,6 +49,7 @@ FILES = {
 FIRST = {
     "completion": ["mkdir -p .config/fish/completions"],
     "job": ["trawl crawl quotes.py --job jobs/books"],
+    "plan": ["trawl crawl quotes.py --job jobs/quotes -s CLOSESPIDER_PAGECOUNT=1"],
     "receipt": ["trawl crawl quotes.py -s WARC_FILE=crawl.warc.gz"],
     "simulate": ["trawl crawl quotes.py -s WARC_FILE=crawl.warc.gz"],
     "new": ["mkdir empty", "cd empty"],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.docs.given import ACCESS_LOG
+from tests.docs.given import ACCESS_LOG, URLS
 
 __all__ = ["PLACEHOLDERS", "TYPED", "Typed", "filled", "reader_in", "typed_for"]
 
@@ -106,6 +106,7 @@ TYPED = {
     ),
     "trawl settings FILE.py": Typed("trawl settings moved.py", says="moved from"),
     "trawl shell": Typed(f"trawl shell {HOME} -c response.status", says="200"),
+    "trawl plan": Typed("trawl plan quotes.py --urls urls.txt"),
     "trawl receipt": Typed("trawl receipt --check access.log"),
     "trawl crawl --receipt": Typed("trawl crawl quotes.py --receipt receipt.json"),
     "trawl simulate": Typed("trawl simulate quotes.py --web web.toml"),
@@ -159,6 +160,7 @@ FILES: Mapping[str, str] = {
     "shop/settings.py": SETTINGS,
     "web.toml": '[hosts."127.0.0.1:8765"]\n',
     "access.log": ACCESS_LOG,
+    "urls.txt": URLS,
 }
 
 

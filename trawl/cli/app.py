@@ -473,6 +473,42 @@ def simulate(
 
 @app.command(
     epilog=examples(
+        "trawl plan quotes.py --urls urls.txt",
+        "trawl plan quotes.py --job jobs/quotes -s CONCURRENT_REQUESTS=32",
+    ),
+)
+def plan(
+    spider: SpiderArgument,
+    urls: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The URLs of the crawl, one per line; - is standard input.")
+    ] = None,
+    job: Annotated[str | None, typer.Option(metavar="DIR|URL", help="Plan the pending requests of this job.")] = None,
+    setting: Annotated[
+        list[str],
+        typer.Option(
+            "-s",
+            "--set",
+            metavar="NAME=VALUE",
+            help="Show the effect of another setting. Repeatable; a repeated name starts another group.",
+        ),
+    ] = [],
+    web: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Latencies and limits of the servers, as in `trawl simulate`."),
+    ] = None,
+    latency: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="The latency of hosts that are not in --web.")
+    ] = 0.5,
+    seed: Annotated[int, typer.Option(metavar="N", help="The seed of all random numbers.")] = 0,
+) -> None:
+    """Estimate the end of a crawl and of each host before it starts, on the virtual clock. Sends nothing."""
+    from trawl.cli.simulate import plan_command
+
+    raise typer.Exit(plan_command(spider, setting, urls=urls, job=job, web=web, latency=latency, seed=seed))
+
+
+@app.command(
+    epilog=examples(
         "trawl receipt --check crawl.warc.gz",
         "trawl receipt --check access.log -o receipt.html",
     ),

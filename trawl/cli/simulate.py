@@ -1,15 +1,23 @@
-"""The command ``trawl simulate``, which compares runs on a simulated web, and ``trawl receipt``, which checks a run."""
+"""The commands ``trawl simulate``, ``trawl plan`` and ``trawl receipt``.
+
+``simulate`` compares runs on a simulated web, ``plan`` estimates a crawl of given URLs, and ``receipt`` checks a crawl
+that has ended.
+
+Length: ``simulate`` and ``plan`` share the simulations, their errors and their tables.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
 import re
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -21,19 +29,32 @@ from trawl.cli.logs import Logs
 from trawl.cli.summary import MAX_SCOPES, scopes_table, waited_words
 from trawl.cli.view import print_error, stderr_console, stdout_console
 from trawl.errors import TrawlError, UsageError
+from trawl.frontier import SCHEMES, inspect
+from trawl.http import Request, host_scope
 from trawl.observe import ObserveSettings, clipped, counted, duration_words, number_words, printable, rate_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider
 from trawl.testing.guard import NotSimulated, Stuck
 from trawl.testing.rates import Rate, check_picture_name, window_for
 from trawl.testing.sends import REFUSALS
 from trawl.testing.simulation import Simulation
+from trawl.throttling import limit_words
 from trawl.tracebacks import describe_error
 
 if TYPE_CHECKING:
+    from trawl.spiders import Spider
     from trawl.testing.warc import HostFit, Recording
     from trawl.testing.web import SimulatedWeb
 
-__all__ = ["comparison_table", "figures", "fit_words", "groups_of", "receipt_command", "simulate_command"]
+__all__ = [
+    "comparison_table",
+    "figures",
+    "fit_words",
+    "groups_of",
+    "host_ends",
+    "plan_command",
+    "receipt_command",
+    "simulate_command",
+]
 
 _BETWEEN_PAIRS = re.compile(r"\s+(?=[A-Z][A-Z0-9_]*=)")
 
@@ -101,39 +122,58 @@ def simulate_command(
     The function draws the sends into ``svg`` and the rates into ``plot``. Returns the highest exit status of all runs,
     which is 1 if user code failed, an item was lost or a host is missing in the web.
     """
-    console, errors = stdout_console(), stderr_console()
+
+    def act() -> int:
+        if plot is not None:
+            _check_picture(plot)
+        groups = groups_of(settings)
+        simulated_web = _loaded(web)
+        spider = load_spider(target)
+        simulations = _simulated(spider, spider, simulated_web, groups, spider_arguments(arguments), seed)
+        labels = _labels(groups)
+        if svg is not None:
+            _draw(simulations, labels, svg, Simulation.to_svg)
+        if plot is not None:
+            _draw(simulations, labels, plot, Simulation.plot)
+        if has_timeline:
+            for simulation in simulations:
+                simulation.timeline()
+        console = stdout_console()
+        _print_tables(simulations, labels, console)
+        if simulated_web.recording is not None:
+            _print_recording(simulated_web.recording, simulations, labels, console)
+        return _status(simulations)
+
+    return _guarded(act)
+
+
+def _guarded(act: Callable[[], int]) -> int:
+    """Run a command that simulates. Prints expected errors as one line, and returns the exit status."""
+    errors = stderr_console()
     with Logs(errors) as logs:
         try:
             logs.apply(load(Layer("--log-level", {"LOG_LEVEL": "WARNING"})).of(ObserveSettings))
-            if plot is not None:
-                _check_picture(plot)
-            groups = groups_of(settings)
-            simulated_web = _loaded(web)
-            simulations = _simulated(target, simulated_web, groups, arguments, seed)
-            labels = [" ".join(group) or "unchanged" for group in groups]
-            if svg is not None:
-                _draw(simulations, labels, svg, Simulation.to_svg)
-            if plot is not None:
-                _draw(simulations, labels, plot, Simulation.plot)
+            return act()
         except TrawlError as error:
             return print_error(error, errors)
         except (NotSimulated, Stuck) as error:
             errors.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
-            return FAILED
         except Exception as error:  # probably a bug, for example in the spider's constructor
             logger.critical("the simulation failed", exc_info=error)
-            return FAILED
-    if has_timeline:
-        for simulation in simulations:
-            simulation.timeline()
-    _print_tables(simulations, labels, console)
-    if simulated_web.recording is not None:
-        _print_recording(simulated_web.recording, simulations, labels, console)
+    return FAILED
+
+
+def _status(simulations: Sequence[Simulation]) -> int:
+    """Print the errors of the spider, and return the exit status."""
     failures = [describe_error(error) for simulation in simulations for error in simulation.errors]
     if failures:
         words = f"{counted(len(failures), 'error')} in the spider: {'; '.join(dict.fromkeys(failures))}"
-        errors.print(f"trawl: {clipped(printable(words), _FAILURES_CHARACTERS)}", style="red", soft_wrap=True)
+        stderr_console().print(f"trawl: {clipped(printable(words), _FAILURES_CHARACTERS)}", style="red", soft_wrap=True)
     return max([FAILED if failures else OK, *(exit_status(simulation.reason) for simulation in simulations)])
+
+
+def _labels(groups: Iterable[Sequence[str]]) -> list[str]:
+    return [" ".join(group) or "unchanged" for group in groups]
 
 
 def _loaded(web: str) -> SimulatedWeb:
@@ -143,14 +183,19 @@ def _loaded(web: str) -> SimulatedWeb:
 
 
 def _simulated(
-    target: str, web: SimulatedWeb, groups: Sequence[Sequence[str]], arguments: Sequence[str], seed: int
+    spider: type[Spider],
+    of: type[Spider],
+    web: SimulatedWeb,
+    groups: Sequence[Sequence[str]],
+    values: Mapping[str, str],
+    seed: int,
+    **fixed: object,
 ) -> list[Simulation]:
+    """Run ``spider`` with the settings of the spider ``of`` and each group of settings."""
     from trawl.testing.simulation import simulate as run  # noqa: PLC0415  # `trawl --help` needs no engine
 
-    spider = load_spider(target)
-    values = spider_arguments(arguments)
-    unwritten = Layer("simulate", {"FEEDS": {}})
-    around = (*ambient(spider=spider), of_spider(spider))
+    unwritten = Layer("simulate", {"FEEDS": {}, **fixed})
+    around = (*ambient(spider=of), of_spider(of))
     warnings: list[str] = []
     loaded = [load(*around, assignments(group, "--set"), unwritten, tell=warnings.append) for group in groups]
     for warning in dict.fromkeys(warnings):
@@ -187,6 +232,137 @@ def _print_tables(simulations: Sequence[Simulation], labels: Sequence[str], cons
         rates = rates_table(simulation, console.width, is_ascii=console.options.ascii_only)
         if rates is not None:
             console.print(rates)
+
+
+_UNWRITTEN: Mapping[str, object] = {"ITEM_PIPELINES": {}, "JOB_DIR": "", "WARC_FILE": "", "HTTPCACHE_ENABLED": False}
+"""Settings of a plan, which has no items and writes nothing."""
+
+
+def plan_command(
+    target: str,
+    settings: Sequence[str],
+    *,
+    urls: str | None,
+    job: str | None,
+    web: str | None,
+    latency: float,
+    seed: int,
+) -> int:
+    """Estimate when a crawl of these URLs, or of a job's pending requests, ends, and print the end of each host.
+
+    The requests are sent to a simulated web on the virtual clock, with the settings of the spider, but without its
+    callbacks. A group of settings shows the effect of another limit. Returns the exit status.
+    """
+
+    def act() -> int:
+        if (urls is None) == (job is None):
+            raise UsageError("a plan needs --urls FILE or --job DIR: one of them says what is pending")
+        requests = _requests(urls) if urls is not None else _pending(job or "")
+        if not requests:
+            raise UsageError(f"{urls or job}: nothing is pending")
+        spider = load_spider(target)
+        planned = _loaded(web) if web is not None else _web()
+        for host in dict.fromkeys(host_scope(request.url) for request in requests):
+            if planned.host_of(f"http://{host}/") is None:
+                planned.add_host(host, latency=latency)
+        groups = groups_of(settings)
+        groups = [(), *groups] if len(groups) == 1 and groups[0] else groups
+        simulations = _simulated(_planned(spider, requests), spider, planned, groups, {}, seed, **_UNWRITTEN)
+        console = stdout_console()
+        for simulation, label in zip(simulations, _labels(groups), strict=True):
+            ends = host_ends(simulation)
+            console.print(_ends_table(ends))
+            _, seconds, last, reason = ends[0]
+            by = f"{last} ({reason})" if reason else last
+            line = f"{label}: {counted(len(requests), 'request')} end in {duration_words(seconds)}, last {by}"
+            console.print(printable(line), soft_wrap=True, markup=False, highlight=False)
+        return _status(simulations)
+
+    return _guarded(act)
+
+
+def _web() -> SimulatedWeb:
+    from trawl.testing.web import SimulatedWeb  # noqa: PLC0415  # `trawl --help` needs no engine
+
+    return SimulatedWeb()
+
+
+def _requests(path: str) -> list[Request]:
+    """Return a request for each line of a file of URLs; ``-`` is standard input."""
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--urls {path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
+    requests = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            try:
+                requests.append(Request(line.strip()))
+            except ValueError as error:
+                raise UsageError(f"--urls {path}, line {number}: {error}") from error
+    return requests
+
+
+def _pending(job: str) -> list[Request]:
+    """Return the pending requests of a job, with their meta."""
+    store: Any = inspect
+    if job.startswith(SCHEMES):
+        from trawl.frontier.redis import report  # noqa: PLC0415 - not for a job in a directory
+
+        store = report
+    lines = [msgspec.json.decode(line) for line in store.export_pending(job)]
+    return [Request(each["url"], method=each["method"], meta=each.get("meta")) for each in lines]
+
+
+def _planned(spider: type[Spider], requests: Sequence[Request]) -> type[Spider]:
+    """Return a spider that sends these requests at the pace of ``spider``, and does nothing with the responses."""
+    from trawl.spiders import Spider  # noqa: PLC0415  # `trawl --help` needs no engine
+
+    class Planned(Spider):
+        name = spider.name
+        handle_httpstatus_all = True
+
+        async def start(self) -> AsyncIterator[Request]:
+            for request in requests:
+                yield request.replace(callback=self.parse, errback=self.parse)
+
+        def parse(self, response: object) -> None:
+            """Do nothing."""
+
+    if (delay := getattr(spider, "download_delay", None)) is not None:
+        Planned.download_delay = delay
+    return Planned
+
+
+def host_ends(simulation: Simulation) -> list[tuple[int, float, str, str]]:
+    """Return the hosts, the last to end first: sends, seconds until the last response, name, and what held it up."""
+    ends: dict[str, float] = {}
+    sends: Counter[str] = Counter()
+    scopes: dict[str, dict[str, None]] = {}
+    for send in simulation.sends:
+        sends[send.host] += 1
+        ends[send.host] = max(ends.get(send.host, 0.0), send.finished)
+        scopes.setdefault(send.host, {}).update(dict.fromkeys(send.scopes))
+    limited = {report.scope: report.limited for report in simulation.report}
+    rows = []
+    for host, seconds in ends.items():
+        waits = [(s, scope, limit) for scope in scopes[host] for limit, s in limited.get(scope, {}).items()]
+        waited, scope, limit = max(waits, default=(0.0, host, ""))
+        reason = limit_words(limit) if waited > 0.0 else ""
+        rows.append((sends[host], seconds, host, f"{reason} of {scope}" if reason and scope != host else reason))
+    return sorted(rows, key=lambda row: (-row[1], row[2]))
+
+
+def _ends_table(ends: Sequence[tuple[int, float, str, str]]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
+    for title in ("host", "sends", "ends in", "held up by"):
+        table.add_column(title, justify="right" if title in ("sends", "ends in") else "left", overflow="fold")
+    for sends, seconds, host, reason in ends[:MAX_SCOPES]:
+        cells = clipped(host, _SCOPE_CHARACTERS), number_words(sends), duration_words(seconds), reason
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    if len(ends) > MAX_SCOPES:
+        table.add_row(Text(f"and {number_words(len(ends) - MAX_SCOPES)} more", style="dim"))
+    return table
 
 
 _EXAMPLES = 5
