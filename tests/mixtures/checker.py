@@ -67,13 +67,27 @@ class _Checker:
 
     def scopes_of(self, url: str) -> Mapping[str, float | None]:
         """Return the scopes that a send of this URL must be charged to."""
-        host, _, path = url.partition("//")[2].partition("/")
+        host = url.split("/")[2]
         step = self.step_of(url)
-        if step is None or (step.kind == "direct" and path.startswith("end/")):
+        if step is None or self.is_direct(url):
             return {host: None}
         if step.scopes is not None:
             return step.scopes
         return {host: None, **({f"session:{step.session}": None} if step.session else {})}
+
+    def is_direct(self, url: str) -> bool:
+        """Return whether a callback fetches this URL itself."""
+        step = self.step_of(url)
+        return step is not None and step.kind == "direct" and url.split("/")[3] == "end"
+
+    def is_early(self, scope: str, send: Send) -> bool:
+        """Return whether a send may be early by the time to connect: by user code of which no response was known.
+
+        Such a request starts as early as a request that must connect.
+        """
+        began = max(at for at in self.trace.began if at <= send.time + EPSILON)
+        own = [each.finished for each, _ in self.of_scope[scope] if each.error == USER_CODE and each.time >= began]
+        return send.error == USER_CODE and send.time <= min(own) + EPSILON
 
     def is_host(self, scope: str) -> bool:
         return scope in self.mixture.sites
@@ -144,9 +158,12 @@ class _Checker:
 
     def places(self) -> Iterator[str]:
         most = self.mixture.settings["CONCURRENT_REQUESTS"] or math.inf
-        # The middleware of as many pages may run beside the requests on the wire.
-        for name, is_own in (("all", False), ("all user code", True)):
+        # The middleware of as many pages may run beside the requests on the wire. Direct fetches are not counted in
+        # it, because a page's middleware may wait for the callback or the middleware that waits for the fetch.
+        for name, is_own in (("all", False), ("all pages in user code", True)):
             of_kind = [send for send in self.sends if (send.error == USER_CODE) is is_own]
+            if is_own:
+                of_kind = [send for send in of_kind if not self.is_direct(send.url)]
             yield from self._at_once(name, of_kind, lambda now: most)
         for scope, sends in self.of_scope.items():
             if not self.moves(scope):
@@ -170,8 +187,7 @@ class _Checker:
                 wish = min(self.crawl_delay(scope, before.time), self.crawl_delay(scope, send.time))
                 if any("rate" in each for each in self.around(scope, send.time)):
                     least = 0.0  # a late send may be made up for: see below
-                # The first request that user code answers starts as early as one that must connect.
-                early = self.connect if USER_CODE in (send.error, before.error) else 0.0
+                early = self.connect if self.is_early(scope, send) else 0.0
                 if gap < max(least, wish) - early - EPSILON:
                     yield f"{scope}: {gap:.6f} s before {send.time:.3f}, at least {least:g}, robots.txt {wish:g}"
             for (before, _), (_, _), (send, _) in zip(sends, sends[1:], sends[2:], strict=False):
@@ -406,7 +422,7 @@ class _Checker:
             and not self._unsettled(reason.scope, now, look.until)
         ):
             sends = [s for s, _ in self.of_scope[reason.scope]]
-            later = [s.time for s in sends if s.time > now]
+            later = [s.time + self.connect * self.is_early(reason.scope, s) for s in sends if s.time > now]
             ahead = look.in_flight - sum(s.time <= now < s.finished for s in sends)  # these wait at their connections
             early = [time for time in later[max(ahead, 0) :] if now + self.way + EPSILON < time < look.until - EPSILON]
             return f"sent at {early[0]:.3f}, before {look.until:.3f}" if early else ""

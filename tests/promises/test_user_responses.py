@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, Sequence
 from itertools import pairwise, product
+from math import inf
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ import trio
 import trawl
 from tests.promises.pacing import EXACT, A, B, crawl, pages, web_of
 from trawl.exceptions import IgnoreRequest
-from trawl.http import HtmlResponse
+from trawl.http import Fetch, HtmlResponse, Outcome
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
 from trawl.testing.clock import START
 
@@ -312,3 +313,67 @@ def test_no_more_of_a_scope_are_with_user_code_at_once_than_may_be_on_the_wire(c
     assert len(sim.items) == 12
     assert max(at_once) == concurrency
     assert sim.elapsed <= 24.0 / concurrency + EARLY
+
+
+@pytest.mark.parametrize("lets_through", [0, 1, 3])
+@pytest.mark.parametrize("slow", [0.0, 3.0])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"delay": 1.0, "concurrency": 4},
+        {"delay": 0.0, "delay_per_slot": 1.0, "concurrency": 3},
+        {"delay": 0.0, "concurrency": 2},
+        {"delay": 0.0, "concurrency": 8, "quota": 4, "window": 20.0},
+        {"delay": 0.0, "concurrency": 8, "pages": 9},
+    ],
+)
+def test_the_first_response_of_a_function_that_awaited_nothing_before_is_no_request_too_many(
+    limits: dict[str, Any], slow: float, lets_through: int
+) -> None:
+    # A22
+    draws = random.Random(f"{limits}{slow}{lets_through}")
+    spans: list[tuple[float, float]] = []
+
+    def own(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            if A not in request.url or len(spans) < lets_through:
+                outcome = await fetch(request)
+                if A in request.url and outcome.response is not None:
+                    spans.append((outcome.sent_at - START, outcome.ended_at - START))
+                return outcome
+            number = len(spans)
+            spans.append((trio.current_time() - START, inf))
+            await trio.sleep(draws.uniform(0.0, slow))
+            spans[number] = (spans[number][0], trio.current_time() - START)
+            return Outcome(request, response=HtmlResponse(request.url, body=b"<p>here</p>", request=request))
+
+        return send
+
+    class Pages(trawl.Spider):
+        name = "pages"
+
+        async def start(self) -> AsyncGenerator[Any, None]:
+            for number in range(PAGES):
+                yield trawl.Request(f"http://{B}/{number}")
+                yield trawl.Request(f"http://{A}/{number}")
+
+        async def parse(self, response: trawl.Response) -> AsyncGenerator[Any, None]:
+            if B in response.url:
+                await self.fetch(trawl.Request(f"http://{A}/direct{response.url[-1]}"))
+            yield {"url": response.url}
+
+    free = {"delay": 0.0, "delay_per_slot": 0.0, "concurrency": 8}
+    settings = {**EXACT, "THROTTLING_SCOPES": {A: {"delay_per_slot": 0.0, **limits}, B: free}}
+    web = web_of(A, B, latency=0.2)
+    sim = simulate(Pages, web, {**settings, "DOWNLOADER_MIDDLEWARES": {own: 560}}, errors="collect")
+    assert sim.reason == "finished"
+    assert len(spans) == limits.get("pages", 2 * PAGES)
+    asked = sorted(began for began, _ in spans)
+    apart = limits.get("concurrency", 1) if "delay_per_slot" in limits else 1
+    least = limits.get("delay_per_slot", limits["delay"])
+    assert all(later - earlier >= least - EARLY for earlier, later in zip(asked, asked[apart:], strict=False))
+    for at in asked:
+        assert sum(began <= at + EARLY < ended for began, ended in spans) <= limits["concurrency"]
+    while asked and "quota" in limits:  # a window begins with the first that costs
+        assert sum(at < asked[0] + 20.0 - EARLY for at in asked) <= limits["quota"]
+        asked = [at for at in asked if at >= asked[0] + 20.0 - EARLY]

@@ -270,14 +270,27 @@ def test_a_slot_for_each_that_is_ahead_has_to_have_rested() -> None:
         scope.add_ahead()
 
 
-def test_a_scope_is_careful_until_user_code_has_let_enough_through() -> None:
+def test_a_scope_is_careful_until_user_code_has_let_enough_through_after_awaiting_something() -> None:
     # A22
     scope = Scope("s", Limits())
     scope.caution = 2.0
-    steps = [(scope.let_through_one(0.0), scope.is_careful) for _ in range(2)]
-    assert steps == [(False, True), (True, False)]
+    steps = [(scope.let_through_one(took), scope.is_careful) for took in (0.0, 0.5, 0.005, 0.5)]
+    assert steps == [(False, True), (False, True), (False, True), (True, False)]
     scope.responded()
-    assert (scope.let_through_one(0.0), scope.is_careful) == (False, True)
+    assert (scope.let_through_one(0.5), scope.is_careful) == (False, True)
+
+
+def test_a_careful_scope_prepares_early_by_the_time_to_connect_until_user_code_responds() -> None:
+    # A22
+    for limits in (Limits(concurrency=1, delay=1.0), Limits(concurrency=1, delay_per_slot=1.0)):
+        scope = Scope("s", limits)
+        scope.caution = 1.0
+        slot = scope.take(0.0)
+        scope.sent(slot, 0.3, granted_at=0.0)
+        scope.give(slot)
+        assert scope.prepares_at(0.5) == pytest.approx(1.0)
+        scope.responded()
+        assert scope.prepares_at(0.5) == pytest.approx(1.3)
 
 
 def test_only_more_than_contention_shuts_a_scope() -> None:

@@ -15,9 +15,10 @@ If user code runs before sends, a request is first in one lane and then in anoth
 (:meth:`~Scheduler.prepared`), as other requests do in their only lane. So a request holds nothing while its middleware
 awaits, and delays only the preparation of other pages.
 
-A middleware that responds by itself may have sent a request as soon as it was called. While this is possible, a scope
-is *careful* (:attr:`Scope.is_careful`): its requests are prepared only as fast as they could be sent, and such a
-response counts as sent when the preparation started (:meth:`~Scheduler.responded`).
+A middleware that responds by itself may have sent a request as soon as it was called, so its response counts as sent
+when the preparation started (:meth:`~Scheduler.responded`). Therefore a scope is *careful* (:attr:`Scope.is_careful`)
+until middleware has awaited something and then sent the request: it prepares requests only as fast as they could be
+sent.
 
 Length: one object decides for all lanes and places. Queues, starvation and explanations are in their own modules.
 """
@@ -57,9 +58,10 @@ if TYPE_CHECKING:
 __all__ = ["CAUTION", "Refused", "Scheduler", "reconsider"]
 
 CAUTION = 16.0
-"""Requests of a scope that user code lets through before it is taken to respond to none.
+"""Number of requests of a scope that user code must send after awaiting something to be assumed never to respond.
 
-Where it was made to send, as a function around ``fetch``, and never responded, one is enough.
+If the user code is a function around ``fetch`` and has never responded, one request is enough. More would be safer, but
+would slow the start of each host behind such functions, which rarely respond.
 """
 
 
@@ -93,7 +95,8 @@ class Scheduler:
         has_user_code: True if user code runs before each send, so that requests are prepared before they wait for their
             places. May be set.
         awaits: True if user code has awaited something before a send.
-        caution: Requests of a scope that user code lets through before it is taken to respond to none. May be set.
+        caution: Number of requests of a scope that user code must send, each after awaiting something, before it is
+            assumed never to respond. May be set.
         ahead: Number of pages that are being prepared, or are prepared and have no places yet.
         preparing: Number of pages whose middleware runs.
         pages_left: Maximum number of pages that are ahead or in flight when another page is prepared; ``inf``: no

@@ -18,9 +18,9 @@ a delay is closed from a take until that request is sent or has failed before it
 
 If user code runs before the send, a page is *prepared* first, which takes nothing. :meth:`Scope.prepares_at` decides
 when, so that the page is ready on time and enough pages are ahead of it. When the user code has run, the page is a
-request like any other. But user code may also respond itself. While it may, the scope is careful: a preparation starts
-only when a request could be sent in addition to the requests ahead, and counts as a send until it is known not to be
-one.
+request like any other. But user code may also respond itself. So a scope is careful until user code has awaited
+something and then sent a request after all: a preparation starts only when a request could be sent in addition to the
+requests ahead, and counts as a send until it is known not to be one. If user code awaits nothing, this costs nothing.
 
 The result of these methods is a time. At or before ``now`` means that the request may be sent. A later time means not
 before then. ``inf`` means that only another request's *sent* or *give* can change the result. Policies, hints and the
@@ -71,6 +71,9 @@ MAX_PREPARATION = 30.0
 MIN_LEAD = 0.0001
 """Seconds. A shorter way to the send is not worth an earlier grant, because it is a thousandth of a delay of 0.1 s."""
 
+AWAITED = 0.01
+"""Seconds. User code that takes less before a send does not end caution, because caution costs no more than this."""
+
 QUICK, PATIENT = 32.0, 512.0
 """Divisors for the decrease of a lead and of a preparation. A page prepared too early holds nothing."""
 
@@ -112,8 +115,8 @@ class Scope:
         grants: Number of times that the scope was taken.
         last_sent: Event loop time of the latest send; ``-inf`` before the first.
         last_prepared: Start of the latest preparation that may still count as a send; ``-inf`` if there is none.
-        caution: Number of requests that user code must still let through before it is assumed never to respond; ``inf``
-            after a response of user code; -1 if no user code is known.
+        caution: Number of requests that user code must still send, each after awaiting something, before it is assumed
+            never to respond; ``inf`` after a response of user code; -1 if no user code is known.
         held_until: Time before which nothing is sent, whatever the delays are.
         hold_reason: The reason of that hold.
         hint: The longest hold that a server has requested; None if there was none.
@@ -470,7 +473,7 @@ class Scope:
         """Learn that user code let a request through in ``took`` seconds. Returns True if caution ends here."""
         if took > MIN_LEAD or self.preparation:
             self.preparation = _followed(self.preparation, min(took, MAX_PREPARATION), PATIENT)
-        if self.caution <= 0.0:
+        if self.caution <= 0.0 or took < AWAITED:
             return False
         self.caution -= 1.0
         return self.caution == 0.0
@@ -486,7 +489,12 @@ class Scope:
 
     @property
     def early(self) -> float:
-        """Seconds by which a page is prepared before it may be granted."""
+        """Seconds by which a page is prepared before it may be granted.
+
+        In a careful scope only the time to connect counts, and after a response of user code not even that.
+        """
+        if self.is_careful:
+            return self.lead if self.caution < inf else 0.0
         return self.preparation + self.lead
 
     def prepares_at(self, now: float, amount: float = 1.0) -> float:
@@ -504,7 +512,7 @@ class Scope:
         if self.pages is not None and (self.pages.is_awaited or self.pages.is_awaited_with(ahead)):
             return inf
         is_careful = self.is_careful
-        at = self._careful_at() if is_careful else self._early_at()
+        at = self._preparation_at()
         if quota is None or amount <= 0.0:
             return at
         refilled = quota.ready_at(now, amount)
@@ -516,44 +524,35 @@ class Scope:
             refilled = quota.ready_at(now, amount + self.ahead_amount)
         return max(at, refilled if is_careful else refilled - self.early)
 
-    def _early_at(self) -> float:
-        """Return when to prepare a page so that it is ready on time, without regard to quota and page budget."""
-        ahead, concurrency, early = self.ahead, self.concurrency, self.early
-        at, is_full = self.held_until, self.in_flight + self.ahead >= self.concurrency
-        if is_full and (self.preparation <= 0.0 or (self.prepared > 0 and self.in_flight >= concurrency)):
+    def _preparation_at(self) -> float:
+        """Return when to prepare a request so that it is ready on time, without regard to quota and page budget.
+
+        A careful scope prepares only what could be sent in addition to the requests ahead, as in :meth:`earliest_at`.
+        """
+        ahead, concurrency, is_careful, early = self.ahead, self.concurrency, self.is_careful, self.early
+        at, is_full = self.held_until, self.in_flight + ahead >= concurrency
+        if is_full and (is_careful or self.preparation <= 0.0 or (self.prepared > 0 and self.in_flight >= concurrency)):
             return inf
         if self.delay > 0.0:
-            if self.unsent + ahead and self._is_covered(self.unsent + ahead, self.shortest):
+            # After the first response of user code, requests in its middleware are spaced by their entry instead.
+            before = self.unsent + (ahead if self.caution < inf else self.prepared)
+            if before and self._is_covered(before, self.shortest):
                 return inf
             at = max(at, self._next_at() - early)
         if self.delay_per_slot > 0.0:
             rest = self.delay_per_slot * (self.jitter[0] + self.jitter[1]) / 2.0
             if is_full and ahead and self._is_covered(self.unsent + ahead, rest / concurrency):
                 return inf
-            if (rested := self._slot_ready_at()) < inf:
+            rested = self._slot_ready_at(ahead if is_careful else 0)
+            if is_careful or rested < inf:
                 at = max(at, rested - early)
         elif self.delay <= 0.0 and ahead > concurrency:
             return inf
         return at
 
-    def _careful_at(self) -> float:
-        """Return when to prepare a request that may count as sent, without regard to quota and page budget.
-
-        This is as in :meth:`earliest_at`, in addition to the requests ahead. Until user code is known to respond, only
-        one is prepared at a time. Otherwise a rate would be halved if the user code only awaits something.
-        """
-        at = self.held_until
-        if self.in_flight + self.ahead >= self.concurrency:
-            return inf
-        if self.delay > 0.0:
-            if self.unsent or self.prepared or (self.ahead and self.caution < inf):
-                return inf
-            at = max(at, self._next_at())
-        return at if self.delay_per_slot <= 0.0 else max(at, self._slot_ready_at(self.ahead))
-
     def is_far(self, at: float, now: float) -> bool:
         """Return True if ``at`` is so late that requests prepared for it are prepared again later."""
-        return now + MAX_LEAD + self.early < at < inf
+        return now + MAX_LEAD + self.preparation + self.lead < at < inf
 
     def _is_covered(self, ahead: int, interval: float) -> bool:
         """Return True if the requests ahead fill the time until a request prepared now would be ready."""
