@@ -35,6 +35,7 @@ __all__ = [
     "ResponseReceived",
     "ScopeBackedOff",
     "SpiderError",
+    "Steered",
 ]
 
 MAX_UNREAD = 1000
@@ -208,6 +209,21 @@ class ScopeBackedOff(Event):
     reason: str
 
 
+@attrs.frozen(kw_only=True)
+class Steered(Event):
+    """A user has changed the crawl from outside: paused it, set limits, added or dropped requests.
+
+    Attributes:
+        order: The name of the order: ``pause``, ``resume``, ``stop``, ``set``, ``add`` or ``drop``.
+        effect: Its effect, in one sentence.
+        source: Where it came from: ``panel``, ``socket`` or ``store``.
+    """
+
+    order: str
+    effect: str
+    source: str
+
+
 KINDS: tuple[type[Event], ...] = (
     RequestScheduled,
     RequestDropped,
@@ -221,6 +237,7 @@ KINDS: tuple[type[Event], ...] = (
     ItemDropped,
     ItemFailed,
     ScopeBackedOff,
+    Steered,
 )
 EventT = TypeVar("EventT", bound=Event)
 
@@ -267,7 +284,7 @@ class EventStream(Generic[EventT]):
         self._news.set()
 
     def unread(self) -> list[EventT]:
-        """Return the events in the buffer, and empty it. Does not wait, and the end of the crawl does not wait for it."""
+        """Return the events in the buffer, and empty it, without waiting. The crawl does not wait for such a reader."""
         events = list(self._unread)
         self._unread.clear()
         return events

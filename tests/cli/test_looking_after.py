@@ -17,6 +17,7 @@ from tests.simulated_store import SimulatedStore
 from trawl.cli import main
 from trawl.cli.job import waiting_lines, workers_table
 from trawl.engine import Crawl
+from trawl.engine.steering import Add, Drop, Order, Pause, Resume, SetLimits, Stop, stored_form
 from trawl.frontier.inspect import SessionReport
 from trawl.frontier.redis import report
 from trawl.frontier.redis.client import Address, Call
@@ -38,9 +39,9 @@ def store(monkeypatch: pytest.MonkeyPatch) -> SimulatedStore:
     return made
 
 
-def tell(store: SimulatedStore, what: str) -> None:
-    """Tell the processes of the job what to do, as ``trawl job`` does, without a crawl's loop."""
-    store.run("wish", ["{job}:job"], [what])
+def tell(store: SimulatedStore, order: Order) -> None:
+    """Give the processes of the job an order, as ``trawl job`` does, without a crawl's loop."""
+    store.run("order", ["{job}:job"], list(stored_form(order)))
 
 
 async def test_a_paused_job_sends_nothing_until_it_is_resumed(
@@ -51,13 +52,13 @@ async def test_a_paused_job_sends_nothing_until_it_is_resumed(
     words: list[str] = []
 
     async def watch(crawl: Crawl) -> None:
-        tell(store, "pause")
+        tell(store, Pause())
         await trio.sleep(5.0)  # a quarter of the lease, and what is in flight
         sent.append(crawl.stats.count("request_count"))
         await trio.sleep(60.0)
         sent.append(crawl.stats.count("request_count"))
         words.extend([one.reason.text(trio.current_time()) for one in crawl.waiting(1)])
-        tell(store, "")
+        tell(store, Resume())
 
     result = await runs.run(watchers=[watch])
     assert result.reason == "finished"
@@ -73,13 +74,13 @@ async def test_a_stopped_job_ends_its_crawl_and_the_next_until_it_is_resumed(
 
     async def stop(crawl: Crawl) -> None:
         await trio.sleep(10.0)
-        tell(store, "stop")
+        tell(store, Stop())
 
     assert (await runs.run(watchers=[stop])).reason == "stopped"
     count = len(runs.urls)
     assert (await runs.run()).reason == "stopped"
     assert len(runs.urls) <= count + 5
-    tell(store, "")
+    tell(store, Resume())
     assert (await runs.run()).reason == "finished"
     assert runs.urls == all_urls(40)
 
@@ -146,10 +147,62 @@ def test_the_lines_below_it_say_what_is_waited_for_when_it_ends_and_who_has_anot
     ]
 
 
-def test_a_job_in_a_directory_has_no_processes_to_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for option in ("--workers", "--why", "--pause", "--resume", "--stop"):
-        assert main(["job", str(tmp_path), option]) == 2
-        assert "it is in a directory" in capsys.readouterr().err
+def test_a_job_in_a_directory_without_a_process_takes_no_orders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["--workers"], ["--why"], ["--json"], ["--pause"], ["--drop", "a.example"], ["--add", "http://a/"]):
+        assert main(["job", str(tmp_path), *words]) == 2
+        assert capsys.readouterr().err == (
+            f"trawl: job {tmp_path}: no process works on it now, so start its crawl first\n"
+        )
+
+
+async def test_limits_in_the_store_reach_a_process_that_joins_later_and_added_requests_only_the_present_ones(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    runs = Runs(tmp_path, site(40), settings=SETTINGS)
+
+    async def steer(crawl: Crawl) -> None:
+        await trio.sleep(5.0)
+        tell(store, SetLimits("a.example", {"delay": 1.5}))
+        tell(store, Add(["http://a.example/added"]))
+        await trio.sleep(25.0)
+        tell(store, Stop())
+
+    result = await runs.run(watchers=[steer])
+    assert result.reason == "stopped"
+    assert runs.sent["http://a.example/added"] == 1
+    tell(store, Resume())
+    tell(store, Drop("a.example"))  # before the second run: not for it
+    delays: list[float] = []
+
+    async def look(crawl: Crawl) -> None:
+        await trio.sleep(5.0)
+        delays.extend(scope.delay for scope in crawl.report() if scope.scope == "a.example")
+
+    result = await runs.run(watchers=[look])
+    assert delays == [1.5]
+    assert "dropped_by_hand" not in result.stats
+
+
+async def test_the_list_of_orders_keeps_the_last_state_and_one_line_for_the_same_limits(
+    autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    store.run("head", ["{job}:job"], ["1", "format", "1"])
+    for order in (Pause(), SetLimits("a", {"delay": 1}), Resume(), SetLimits("a", {"delay": 2}), Add(["http://a/"])):
+        tell(store, order)
+    flat = store.run("head", ["{job}:job"], ["0"])
+    lines = dict(zip(flat[::2], flat[1::2], strict=True))[b"orders"].decode().split("\n")
+    assert [line.split("\t")[2] for line in lines] == [
+        '{"order":"resume"}',
+        '{"order":"set","scope":"a","limits":{"delay":2}}',
+        '{"order":"add","urls":["http://a/"]}',
+    ]
+    for number in range(150):
+        tell(store, Add([f"http://a/{number}"]))
+    flat = store.run("head", ["{job}:job"], ["0"])
+    lines = dict(zip(flat[::2], flat[1::2], strict=True))[b"orders"].decode().split("\n")
+    assert (len(lines), lines[0].split("\t")[1]) == (100, "state")
 
 
 def test_of_a_job_that_is_not_there_this_is_said(store: SimulatedStore, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +218,7 @@ def test_of_a_directory_that_is_not_there_this_is_said(tmp_path: Path, capsys: p
 
 
 def test_a_job_in_a_directory_is_refused_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["top"], ["job", "--why"]):
+    for words in (["top"],):
         assert main([*words, str(tmp_path)]) == 2
         told = capsys.readouterr().err
         assert told.startswith(f"trawl: job {tmp_path}: it is in a directory, so one process works on it: `trawl job ")

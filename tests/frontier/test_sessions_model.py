@@ -21,6 +21,7 @@ from tests.abandoning import abandon
 from tests.jobs.site import Linked
 from tests.simulated_store import SimulatedStore
 from trawl.clock import WallClock
+from trawl.engine.steering import Pause, Resume, Stop, state_in, stored_form
 from trawl.errors import JobError
 from trawl.frontier.base import Record
 from trawl.frontier.job_frontier import JobFrontier, open_frontier
@@ -129,7 +130,7 @@ class Session:
 
     async def take(self, limit: int) -> None:
         """Lease from the first lane that has something."""
-        if self.is_cut or not self.may_send or self.job.session.wish:
+        if self.is_cut or not self.may_send or state_in(self.job.session.orders):
             return
         for lane in self.frontier.lanes():
             if part_of_lane(lane) not in self.losing:
@@ -274,7 +275,8 @@ async def operate(world: World, nursery: trio.Nursery, join: Any, name: str, who
     elif name == "wait":
         await trio.sleep((0.3, 2.0, LEASE, 1.3 * LEASE)[amount])
     elif name == "wish":
-        world.store.run("wish", [Keys("job").head], [("", "pause", "", "stop")[amount]])
+        order = (Resume(), Pause(), Resume(), Stop())[amount]
+        world.store.run("order", [Keys("job").head], list(stored_form(order)))
         await trio.sleep(0.4)
     elif live:
         session = live[who % len(live)]
@@ -297,7 +299,7 @@ async def operate(world: World, nursery: trio.Nursery, join: Any, name: str, who
 
 async def finish(world: World, join: Any) -> None:
     """Mend all, and work until nothing is pending."""
-    world.store.run("wish", [Keys("job").head], [""])
+    world.store.run("order", [Keys("job").head], list(stored_form(Resume())))
     for session in world.sessions:
         session.is_cut = False
     await join()

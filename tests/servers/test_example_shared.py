@@ -15,7 +15,8 @@ import pytest
 from tests.cli.test_demo import demo
 from tests.docs.given import ROOT
 from tests.servers.stores import running_store
-from trawl.frontier.redis.report import inspect_job, wish
+from trawl.engine.steering import Pause, Resume, stored_form
+from trawl.frontier.redis.report import inspect_job, order
 from trawl.testing.demo import DEMO_HOST
 
 pytestmark = pytest.mark.servers
@@ -46,10 +47,12 @@ def test_two_processes_share_a_job_and_one_feed_has_what_both_found(tmp_path: Pa
         try:
             begin(0, first)
             until(lambda: "new" in (tmp_path / "log-0").read_text("utf-8"))
-            wish(url, "pause")  # one host has five pages: the other process is to be there before they are done
+            order(
+                url, *stored_form(Pause())
+            )  # one host has five pages: the other process is to be there before they are done
             begin(1, second)
             until(lambda: sum(session.parts > 0 for session in inspect_job(url).sessions) == len(running))
-            wish(url, "")
+            order(url, *stored_form(Resume()))
             statuses = [process.wait(PATIENCE) for process in running]
         finally:
             for process in running:

@@ -42,6 +42,8 @@ pytestmark = pytest.mark.servers
 
 PAGES = 150
 
+_ORDERS = (("state", "1\tstate\t{}"), ("set a delay", "2\tset a delay\t{}"), ("3", "3\t3\t{}"))
+
 
 @pytest.fixture(scope="module", params=KINDS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreProcess]:
@@ -139,7 +141,7 @@ def _calls(rng: random.Random, keys: Keys) -> Iterator[Call]:
         yield "survey", [keys.queue], [b"", 2]
         yield "items", [keys.items], [rng.randrange(1, 9), 2, rng.choice((1, 100))]
         yield "failed", [keys.failed], [0, 2]
-        yield "wish", [keys.head], [rng.choice(("pause", "stop", ""))]
+        yield "order", [keys.head], list(_ORDERS[rng.randrange(3)])
         if rng.random() < 0.03:
             number = max(steps) + 1
             yield (

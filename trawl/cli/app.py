@@ -289,6 +289,8 @@ def export(
         "trawl job jobs/books",
         "trawl job jobs/books --requeue-failed",
         "trawl job jobs/books --export-pending > pending.jsonl",
+        "trawl job jobs/books --why",
+        "trawl job jobs/books --set shop.example 'delay=2 concurrency=1'",
     ),
 )
 def job(
@@ -297,17 +299,36 @@ def job(
     export_pending: Annotated[
         bool, typer.Option("--export-pending", help="Print the pending requests as JSON, one per line.")
     ] = False,
-    workers: Annotated[bool, typer.Option("--workers", help="Show the processes of a job in a server.")] = False,
-    why: Annotated[bool, typer.Option("--why", help="Show what their requests wait for.")] = False,
-    pause: Annotated[bool, typer.Option("--pause", help="Make them send nothing until --resume.")] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="Make them end, like Ctrl-C.")] = False,
+    workers: Annotated[bool, typer.Option("--workers", help="Show the processes of a running job.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Show what requests of a running job wait for.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the status of a running job as JSON.")] = False,
+    pause: Annotated[bool, typer.Option("--pause", help="Send nothing until --resume.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="End the crawl, like Ctrl-C.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Undo --pause or --stop.")] = False,
+    set: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--set", metavar="SCOPE KEY=VALUE", help="Set limits, with the keys of THROTTLING_SCOPES."),
+    ] = None,
+    add: Annotated[
+        str | None, typer.Option(metavar="URL|-", help="Add a request; - reads URLs from standard input.")
+    ] = None,
+    drop: Annotated[str | None, typer.Option(metavar="HOST", help="Drop the pending pages of a host.")] = None,
 ) -> None:
-    """Show the state of a job: pending requests by scope, failed requests, positions in its feeds."""
-    from trawl.cli.job import job_command
+    """Show the state of a job: pending requests by scope, failed requests, positions in its feeds.
 
-    wish = "stop" if stop else "pause" if pause else "" if resume else None
-    job_command(job, requeues=requeue_failed, exports=export_pending, wish=wish, has_workers=workers, has_reasons=why)
+    Or change a job while it runs.
+    """
+    from trawl.cli.job import JobOptions, job_command, orders_of
+
+    options = JobOptions(
+        requeues=requeue_failed,
+        exports=export_pending,
+        orders=orders_of(pause=pause, stop=stop, resume=resume, limits=set, add=add, drop=drop),
+        has_workers=workers,
+        has_reasons=why,
+        has_json=json,
+    )
+    job_command(job, options)
 
 
 @app.command(epilog=examples("trawl top redis://store.internal/quotes"))

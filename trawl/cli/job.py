@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import attrs
+import msgspec
 import trio
 import typer
 from rich import box
@@ -25,7 +27,20 @@ from rich.text import Text
 
 from trawl.cli.local_server import refuse_directory, with_server
 from trawl.cli.view import can_show, stdout_console
-from trawl.errors import JobError
+from trawl.engine.steering import (
+    Add,
+    Drop,
+    Order,
+    Pause,
+    Resume,
+    SetLimits,
+    Stop,
+    ask,
+    limits_from,
+    state_in,
+    stored_form,
+)
+from trawl.errors import JobError, UsageError
 from trawl.feeds.outbox import FEED_STATES
 from trawl.frontier import SCHEMES, inspect
 from trawl.frontier.inspect import Failure, JobReport, SessionReport
@@ -38,11 +53,12 @@ from trawl.observe import (
     number_words,
     printable,
     rate_words,
+    status_line,
     together,
 )
 from trawl.observe.status import OTHER_VERSION
 
-__all__ = ["job_command", "top_command", "waiting_lines", "workers_table"]
+__all__ = ["JobOptions", "job_command", "orders_of", "top_command", "waiting_lines", "workers_table"]
 
 _SCOPES = 10
 _FAILURES = 5
@@ -62,31 +78,73 @@ WIDE = 100
 _REASONS = 10  # maximum number of reasons shown for waiting requests
 
 
-def job_command(
-    job: str,
+@attrs.frozen(kw_only=True)
+class JobOptions:
+    """The options of ``trawl job``.
+
+    Attributes:
+        requeues: Queue the job's failed requests again.
+        exports: Print its pending requests as JSON, one per line.
+        orders: Change the running job, in this order.
+        has_workers: Show its processes.
+        has_reasons: Show why requests wait.
+        has_json: Print the status of the running job as JSON.
+    """
+
+    requeues: bool = False
+    exports: bool = False
+    orders: Sequence[Order] = ()
+    has_workers: bool = False
+    has_reasons: bool = False
+    has_json: bool = False
+
+
+def orders_of(
     *,
-    requeues: bool = False,
-    exports: bool = False,
-    wish: str | None = None,
-    has_workers: bool = False,
-    has_reasons: bool = False,
-) -> None:
-    """Show a job, queue its failed requests again, export its requests, or command its processes.
+    pause: bool = False,
+    stop: bool = False,
+    resume: bool = False,
+    limits: tuple[str, str] | None = None,
+    add: str | None = None,
+    drop: str | None = None,
+) -> list[Order]:
+    """Return the orders of the command line.
+
+    Raises:
+        UsageError: If two of pause, stop and resume are given, or a limit is not KEY=VALUE.
+    """
+    if pause + stop + resume > 1:
+        raise UsageError("give only one of --pause, --stop and --resume")
+    orders: list[Order] = []
+    if limits is not None:
+        orders.append(SetLimits(limits[0], limits_from(limits[1].split())))
+    if add is not None:
+        lines = sys.stdin if add == "-" else [add]
+        orders.append(Add([line.strip() for line in lines if line.strip()]))
+    if drop is not None:
+        orders.append(Drop(drop))
+    orders += [Pause()] if pause else [Stop()] if stop else [Resume()] if resume else []
+    return orders
+
+
+_SHOW = JobOptions()
+
+
+def job_command(job: str, options: JobOptions = _SHOW) -> None:
+    """Show a job, queue its failed requests again, export its requests, or change it while it runs.
 
     Args:
         job: The job's directory, or its address in a server.
-        requeues: Queue its failed requests again.
-        exports: Print its pending requests as JSON, one per line.
-        wish: The command for the job's processes: ``pause``, ``stop``, or "" to continue; None for no command.
-        has_workers: Show its processes.
-        has_reasons: Show why requests of the processes wait.
+        options: What to do.
     """
 
     def act(address: str) -> None:
-        if wish is not None or has_workers or has_reasons:
-            _look_after(address, wish, has_workers=has_workers, has_reasons=has_reasons)
+        if not (options.orders or options.has_workers or options.has_reasons or options.has_json):
+            _show(address, requeues=options.requeues, exports=options.exports)
+        elif address.startswith(SCHEMES):
+            _look_after(address, options)
         else:
-            _show(address, requeues=requeues, exports=exports)
+            _look_after_directory(Path(address), options)
 
     with_server(job, act)
 
@@ -111,21 +169,53 @@ def _show(job: str, *, requeues: bool, exports: bool) -> None:
             typer.echo(printable(line))
 
 
-def _look_after(job: str, wish: str | None, *, has_workers: bool, has_reasons: bool) -> None:
-    """Show the processes of a job, or send them a command."""
+def _look_after(job: str, options: JobOptions) -> None:
+    """Show the processes of a job in a server, or give them orders."""
     from trawl.frontier.redis import report  # noqa: PLC0415
 
-    refuse_directory(job)
-    if wish is not None:
-        report.wish(job, wish)
-    if not has_workers and not has_reasons:
+    if options.orders:
+        sessions = [each for each in report.inspect_job(job, has_scopes=False).sessions if each.works]
+        for order in options.orders:
+            if isinstance(order, Add | Drop) and not sessions:
+                raise UsageError(f"job {job}: no process works on it now, so start its crawl first")
+            report.order(job, *stored_form(order))
+            words = f"{counted(len(sessions), 'process')}" if len(sessions) == 1 else f"{len(sessions)} processes"
+            typer.echo(f"{words} will execute it with the next renewal of the lease", err=True)
+    if not (options.has_workers or options.has_reasons or options.has_json):
         return
-    found = report.inspect_job(job)
-    if has_workers:
+    found = report.inspect_job(job, has_scopes=False)
+    if options.has_json:
+        known = [session.status for session in found.sessions if session.status is not None]
+        if not known:
+            raise UsageError(f"job {job}: no process that this version of trawl can read works on it")
+        typer.echo(msgspec.json.encode(together(known)).decode())
+    if options.has_workers:
         console = stdout_console()
         console.print(workers_table(found.sessions, console.width) if found.sessions else "no process works on it")
-    for line in waiting_lines(found.sessions) if has_reasons else ():
+    for line in waiting_lines(found.sessions) if options.has_reasons else ():
         typer.echo(printable(line))
+
+
+def _look_after_directory(job: Path, options: JobOptions) -> None:
+    """Show the crawl of a job in a directory, or give it orders."""
+    for order in options.orders:
+        typer.echo(printable(ask(job, preview=order).words), err=True)
+        ask(job, order=order)
+    if not (options.has_workers or options.has_reasons or options.has_json):
+        return
+    reply = ask(job, status=True)
+    if options.has_json:
+        typer.echo(bytes(reply.status).decode())
+        return
+    status = reply.crawl_status()
+    if status is None:
+        raise UsageError(f"job {job}: {OTHER_VERSION}")
+    typer.echo(printable(status_line(status)))
+    for group in status.waiting if options.has_reasons else ():
+        typer.echo(printable(f"{group.count:>9,}  {group.words}"))
+    for each in status.estimate.scopes if options.has_reasons and status.estimate is not None else ():
+        words = f"{each.scope}: {counted(each.pending, 'pending request')}, ends in {duration_words(each.seconds)}"
+        typer.echo(printable(f"{words} ({each.reason})" if each.reason else words))
 
 
 def _lines(report: JobReport, failures: Sequence[Failure], given_up: Sequence[Failure]) -> Iterator[str]:
@@ -171,8 +261,8 @@ def _unit(place: str) -> str:
 def _state(report: JobReport) -> str:
     """Describe the state of the job in a few words."""
     facts = JOB_INFO.read(report)
-    if report.wish and (report.owner is not None or facts is None or not facts.is_finished(report.pending)):
-        told = "paused" if report.wish == "pause" else "stopped"
+    told = state_in(report.orders)
+    if told and (report.owner is not None or facts is None or not facts.is_finished(report.pending)):
         who = f"; processes: {report.owner}" if report.owner else ""
         return f"{told}: `trawl job JOB --resume` continues it{who}"
     if report.owner is not None:

@@ -25,7 +25,7 @@ from trawl.events import MAX_UNREAD, Event, EventStream, EventT
 from trawl.http import Request, Response, host_scope
 from trawl.middleware import Session
 from trawl.middleware.proxies import check_socks
-from trawl.observe import CrawlStatus, Stats
+from trawl.observe import CrawlStatus, SendLimit, Stats
 from trawl.robots import at_once
 from trawl.scheduler import Scheduler
 from trawl.scheduler.reasons import NO_PAGES
@@ -42,13 +42,15 @@ __all__ = ["Crawl", "Watcher"]
 class ThrottlingHandle:
     """Changes limits while the crawl runs: ``crawl.throttling``."""
 
-    __slots__ = ("_throttle",)
+    __slots__ = ("_pending", "_throttle", "stored")
 
-    def __init__(self, throttle: Throttle) -> None:
+    def __init__(self, throttle: Throttle, pending: Callable[[str], int]) -> None:
         self._throttle = throttle
+        self._pending = pending
+        self.stored: Callable[[], None] = _do_nothing  # stores the changed limits soon, in a job
 
     def set(self, scope: str, **limits: Any) -> None:
-        """Set limits of a scope. They apply to waiting requests at once.
+        """Set limits of a scope. They apply to waiting requests at once. The next run of a job continues with them.
 
         Args:
             scope: The scope's id. The scope is created if it does not exist.
@@ -59,6 +61,19 @@ class ThrottlingHandle:
             SettingsError: If a limit is unknown or a value is out of range; the message names it.
         """
         self._throttle.set(scope, now=trio.current_time(), **limits)
+        self._throttle.keep_limits(scope, limits)
+        self.stored()
+
+    def preview(self, scope: str, **limits: Any) -> tuple[SendLimit, SendLimit, int]:
+        """Return the rate that a scope allows now, the rate with these limits, and the number of its pending requests.
+
+        Changes nothing.
+
+        Raises:
+            SettingsError: If a limit is unknown or a value is out of range; the message names it.
+        """
+        before, after = self._throttle.preview(scope, trio.current_time(), **limits)
+        return before, after, self._pending(normal_id(scope))
 
 
 class Crawl:
@@ -103,7 +118,7 @@ class Crawl:
         self._adding = trio.Lock()  # taken by the caller that waits for room and stores its requests
         self._status_keeper: StatusKeeper | None = None
         self._status_wanted = trio.Event()
-        self.throttling: ThrottlingHandle = ThrottlingHandle(throttle)
+        self.throttling: ThrottlingHandle = ThrottlingHandle(throttle, self.pending_of)
         for name, config in context.middleware_stack.settings.sessions.items():
             try:
                 self.session(name, **config)
@@ -235,7 +250,8 @@ class Crawl:
             others = [words] if words else [] if storing is None else [storing.source]
             return Reason("", "ending", math.inf, "; ".join([ending, *others]))
         if not words and self._state.is_paused:
-            way_on = "crawl.pause(is_paused=False)" if lease is None else "`trawl job JOB --resume`"
+            has_no_job = lease is None and self._context.open_job.directory is None
+            way_on = "crawl.pause(is_paused=False)" if has_no_job else "`trawl job JOB --resume`"
             words = f"paused, until {way_on}"
         return Reason("", "store", math.inf, words) if words else None
 
@@ -428,8 +444,8 @@ class Crawl:
             SettingsError: If a limit is unknown or out of range.
         """
         session = self._sessions.get(name, self, **options)
-        if throttling:
-            self.throttling.set(session.scope, **throttling)
+        if throttling:  # by code or a setting, so not stored in a job
+            self._throttle.set(session.scope, now=trio.current_time(), **throttling)
         return session
 
     def now_utc(self) -> datetime:
@@ -464,9 +480,35 @@ class Crawl:
         """Stop sending pages, or resume with ``is_paused=False``. Requests in flight finish."""
         self._state.pause(is_paused=is_paused)
 
+    def pending_of(self, scope: str) -> int:
+        """Return the number of pending requests of a scope (by its id), without requests with their own delay."""
+        return self._scheduler.pending_of(scope, self._frontier.pending_in)
+
+    def drop(self, host: str) -> None:
+        """Drop the pending pages of a host, without sending them. They count as ``dropped_by_hand``.
+
+        The pages end one after the other in the following moments, and none of them is sent. In a paused crawl, they
+        end when it resumes. A page found later is sent. Retries and redirects to the host are dropped until the end of
+        the run.
+
+        Args:
+            host: The host, as in :func:`trawl.http.host_scope`.
+        """
+        now = trio.current_time()
+        self._state.dropped[host] = now
+        self._scheduler.reconsider_host(host, now)
+        self._state.wakeup.set()
+
+    def tell(self, event: Event) -> None:
+        """Emit an event, if it has a reader."""
+        self._context.events.emit(event)
+
     def when_cancelled(self, hook: Callable[[], None]) -> None:
         """Register ``hook`` to be called when the crawl is cancelled, so that shielded work can hurry."""
         self._when_cancelled.append(hook)
+
+
+def _do_nothing() -> None: ...
 
 
 def _checked(given: object) -> Request:

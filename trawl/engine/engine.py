@@ -84,6 +84,7 @@ from trawl.engine.script_pages import ScriptPages
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.worker import Worker
 from trawl.events import ScopeBackedOff
+from trawl.http import host_scope
 from trawl.middleware import compose
 from trawl.scheduler import Attempt, Prefetcher, Scheduler
 from trawl.scheduler.reasons import NO_PLACE
@@ -161,6 +162,7 @@ class Engine:
         self.direct: DirectFetcher = DirectFetcher(context, admission, self.scheduler)
         # The crawl as user code sees it, then user classes, because a manager may use the whole crawl when it is made.
         self.crawl: Crawl = Crawl(context, self.scheduler, self.throttle, self.direct, self.leases)
+        self.crawl.throttling.stored = self.job_state.has_backed_off
         context.spider.bind(self.crawl)  # the spider existed first: attributes of the spider read the settings
         self.throttle.make_managers(self.crawl)
         has_middleware = bool(context.middleware_stack.settings.downloader_middlewares)
@@ -233,7 +235,15 @@ class Engine:
         """
         lane = attempt.lane
         over = None if lane is None else spent(lane.scopes)
-        return over or self.throttle.refused(attempt, now) or self.gates.forbids(attempt)
+        return over or self._dropped(attempt) or self.throttle.refused(attempt, now) or self.gates.forbids(attempt)
+
+    def _dropped(self, attempt: Attempt) -> str | None:
+        """Return ``"dropped_by_hand"`` if a user has dropped the pages of its host since it was found; else None."""
+        dropped = self.context.state.dropped
+        if not dropped or not attempt.is_page or attempt.lease is None:
+            return None
+        at, found_at = dropped.get(host_scope(attempt.request.url)), attempt.lease.found_at
+        return "dropped_by_hand" if at is not None and (found_at is None or found_at <= at) else None
 
     def _why_next(self, attempt: Attempt, now: float) -> Reason | None:
         scheduler = self.scheduler

@@ -1,4 +1,4 @@
-"""Knowledge of hosts that a job stores for its crawl: the throttle's state, robots.txt, cookies and spent quotas.
+"""Knowledge of hosts that a job stores for its crawl: the throttle's state, limits, robots.txt, cookies, spent quotas.
 
 A job in a directory has one value of each kind. A job that several processes share has one value for each partition of
 its hosts (:mod:`trawl.frontier.parts`), and the values move with the partition to its next owner. If the last owner did
@@ -44,6 +44,9 @@ Part: TypeAlias = "int | None"
 """Partition of a shared job; None: the job is not shared, and has one value of each kind."""
 
 THROTTLE: Section[ThrottleSnapshot] = Section("throttle", ThrottleSnapshot)
+
+LIMITS: Section[dict[str, dict[str, Any]]] = Section("limits", dict[str, dict[str, Any]])
+"""Limits that were set at run time, by scope."""
 
 PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
 
@@ -135,6 +138,7 @@ class HostState:
                 ahead = msgspec.structs.replace(ahead, until=max(ahead.until, wall.to_epoch(now)))
         if state is not None or ahead is not None:
             throttle.restore(state or ThrottleSnapshot(at=wall.to_epoch(now)), now, ahead, part)
+        throttle.restore_limits(LIMITS.read_from(kept, where) or {}, now)
         throttle.pages.restore(PAGES.read_from(kept, where) or {})
         self.robots.restore(ROBOTS.read_from(kept, where) or {}, self._epoch, now + self._max_age)
         for name, cookies in COOKIES.read_from(kept, where) or ():
@@ -157,6 +161,7 @@ class HostState:
             )
             self._job.keep(THROTTLE.name, THROTTLE.encode(msgspec.structs.replace(state, unknown_until=math.inf)), part)
         self._keep(THROTTLE, self._states(now, next_in))
+        self._keep(LIMITS, self._by_part(self._throttle.limits_set, _part_of) if self._throttle.limits_set else {})
         self._keep(ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), part_of))
         self.keep_cookies()
 
@@ -189,6 +194,7 @@ class HostState:
             (THROTTLE, self._states(now, None), ThrottleSnapshot(at=0.0)),
             (AHEAD, {}, QuotaAllowance(until=-math.inf)),
             (ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), part_of), {}),
+            (LIMITS, self._by_part(self._throttle.limits_set, _part_of), {}),
             (PAGES, self._by_part(self._throttle.pages.counts(), _part_of), {}),
             (COOKIES, self._cookies(), []),
         ]

@@ -21,6 +21,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import asynccontextmanager, closing
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -271,6 +272,11 @@ class OpenJob(NoJob):
     outbox: OutboxWriter
     deaths: CallbackDeaths
     is_durable: bool = True
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of a job of one process; None for a job in a server."""
+        return Path(self.job.name) if self.session is None else None
 
     @property
     def storing(self) -> Collection[Request]:

@@ -7,6 +7,7 @@ job loads neither module.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -55,6 +56,11 @@ class NoJob:
     line: SharedScopeClient | None = None
     session: JobSession | None = None
     lease: SessionLease | None = None
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of a job of one process; None if there is none."""
+        return None
 
     @property
     def storing(self) -> Collection[Request]:

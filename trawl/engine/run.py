@@ -24,6 +24,7 @@ from typing import Any
 import attrs
 import trio
 
+from trawl.blocking import InlineBlocking
 from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.engine import Engine
@@ -139,7 +140,9 @@ def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
     """Start the hooks of a crawl, and return the tasks that watch it."""
     own = own_watchers(context.engine.watchers, engine.crawl)
     engine.hooks.begin(context.events)
-    others = job_watchers(context.open_job.session)
+    is_simulated = isinstance(context.blocking, InlineBlocking)  # nobody could reach its socket in virtual time
+    directory = None if is_simulated else context.open_job.directory
+    others = job_watchers(context.open_job.session, directory)
     given = [contained_watcher(watcher) for watcher in context.watchers]
     return [*others, *given, *limit_watchers(context.engine, engine.limits), *own]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import socket
 import sys
 import threading
 import time
@@ -184,9 +185,21 @@ async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl
         crawl.stats.inc("watcher_exceptions")
 
 
-def job_watchers(session: JobSession | None) -> list[Watcher]:
-    """Return the watchers that communicate with observers of a job; none if there is no job that they could reach."""
-    return [] if session is None else [partial(_say, session), partial(_heed, session)]
+def job_watchers(session: JobSession | None, directory: Path | None) -> list[Watcher]:
+    """Return the watchers that communicate with observers of a job; none if there is no job that they could reach.
+
+    Args:
+        session: The session of a job in a server.
+        directory: The directory of a job of one process.
+    """
+    if session is None and (directory is None or not hasattr(socket, "AF_UNIX")):
+        return []
+    from trawl.engine.steering import follow_store, listen  # noqa: PLC0415 - only for jobs
+
+    if session is None:
+        assert directory is not None
+        return [partial(listen, directory)]
+    return [partial(_say, session), partial(follow_store, session)]
 
 
 async def _say(session: JobSession, crawl: Crawl) -> None:
@@ -194,19 +207,6 @@ async def _say(session: JobSession, crawl: Crawl) -> None:
     while True:
         session.say(encode_status(crawl.status()))
         await crawl.status_keeper.changed()
-
-
-async def _heed(session: JobSession, crawl: Crawl) -> None:
-    """Pause, resume or end when the job's processes get such a command."""
-    wish = ""
-    while wish != "stop":
-        wish = await session.other_wish(wish)
-        if wish == "stop":
-            logger.warning("the job is stopped: sending nothing new; `trawl job JOB --resume` lets it go on")
-            crawl.shutdown("stopped")
-        else:
-            logger.warning("the job is %s", "paused: sending nothing new" if wish == "pause" else "resumed")
-            crawl.pause(is_paused=wish == "pause")
 
 
 BLOCKED_AFTER = 2.0

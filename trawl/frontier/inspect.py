@@ -118,7 +118,7 @@ class JobReport:
             scopes.
         kept: Saved values by name.
         sessions: The processes that work on the job; empty if it is not in a server.
-        wish: ``pause`` or ``stop`` if a user has requested that of its processes; "" otherwise.
+        orders: The orders to its processes, one per line.
     """
 
     name: str
@@ -134,7 +134,7 @@ class JobReport:
     scopes: Sequence[tuple[str, int]]
     kept: Mapping[str, bytes]
     sessions: Sequence[SessionReport] = ()
-    wish: str = ""
+    orders: str = ""
 
 
 def inspect_job(directory: str | PathLike[str]) -> JobReport:

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import msgspec
 
-from trawl.errors import HostGivenUp
+from trawl.errors import HostGivenUp, SettingsError
 from trawl.http import host_scope
 from trawl.http.notes import notes_of
 from trawl.throttling.common import CommonScopes, ScopeHolder, stricter
@@ -58,11 +59,11 @@ from trawl.throttling.outcomes import (
 )
 from trawl.throttling.policy import ScopeState
 from trawl.throttling.quota import PageBudgets
-from trawl.throttling.reasons import Reason, ScopeReport, account, reports_of, reports_together
+from trawl.throttling.reasons import Reason, ScopeReport, account, reports_of, reports_together, send_limit
 from trawl.throttling.scope import Scope
 from trawl.throttling.scope_resolver import AddressOf, ScopeResolver
 from trawl.throttling.scope_table import CrawlDelays, ScopePolicies, ScopeTable, ScopeTimers
-from trawl.throttling.scopes import ScopeAmounts
+from trawl.throttling.scopes import ScopeAmounts, normal_id
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.shared import SharedScope, SharedScopeClient, adopt, check_shared, is_slower, shared_limits
 from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
@@ -71,6 +72,7 @@ from trawl.tracebacks import contained
 if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.http import Outcome, Request, Response
+    from trawl.observe import SendLimit
     from trawl.throttling.allowance import Allowances
     from trawl.throttling.job_scopes import JobScopes
 
@@ -98,6 +100,7 @@ class Throttle:
         settings: The limits and policies.
         resolver: Names the scopes of requests.
         given_up: The scopes that were given up.
+        limits_set: The limits that were set at run time, by scope, for the next run of a job.
         pages: The page budgets.
         warnings: The warnings about the configuration.
         part_of: Returns the partition of a shared job that a scope id belongs to; None if the job is not shared.
@@ -143,6 +146,7 @@ class Throttle:
             self._table.have_in_common(common, holder, has_job=has_job)
         self._crawl_delays = CrawlDelays(settings.throttling_scope_limit) if common is None else common.crawl_delays
         self.given_up: GivenUpScopes = GivenUpScopes() if common is None else common.given_up
+        self.limits_set: dict[str, dict[str, Any]] = {}
         obeys = settings.throttling_ratelimit_obey
         self._told_cap = settings.throttling_ratelimit_max_delay if obeys else 0.0
         self.pages: PageBudgets = self._table.pages
@@ -680,6 +684,50 @@ class Throttle:
         self._slow_down(scope, now)
         state.apply(scope)
         self._moved(scope, now)
+
+    def keep_limits(self, scope_id: str, limits: Mapping[str, Any]) -> None:
+        """Remember limits that were set at run time, for the next run of a job, unless they can't be stored."""
+        try:
+            msgspec.msgpack.encode(limits)
+        except (TypeError, ValueError, OverflowError):  # a class or an object of the user
+            logger.debug("%s: limits set at run time are not stored in the job: %r", scope_id, limits)
+            return
+        id = normal_id(scope_id)
+        # A delay and a rate set the same limit, so the later one replaces the earlier.
+        replaced = {"delay": ("rate",), "rate": ("delay", "delay_per_slot")}
+        gone = {name for key in limits for name in replaced.get(key, ())}
+        kept = {key: value for key, value in self.limits_set.get(id, {}).items() if key not in gone}
+        self.limits_set[id] = {**kept, **limits}
+
+    def restore_limits(self, limits_set: Mapping[str, Mapping[str, Any]], now: float) -> None:
+        """Set the limits that an earlier run or process was given at run time. Limits that do not fit are logged."""
+        for id, limits in limits_set.items():
+            try:
+                self.set(id, now=now, **limits)
+            except SettingsError as error:
+                logger.warning("%s: limits set in an earlier run do not apply any more: %s", id, error)
+            else:
+                self.limits_set[id] = dict(limits)
+
+    def preview(self, scope_id: str, now: float, **limits: Any) -> tuple[SendLimit, SendLimit]:
+        """Return the rate that a scope allows now, and the rate with these limits. Changes nothing.
+
+        Raises:
+            SettingsError: If a key is unknown or a value does not fit.
+        """
+        id = normal_id(scope_id)
+        known, policy = self._table.get(id), self._table.policies.changed(id, limits)
+        before = Scope(id, self._table.policies.of(id).limits) if known is None else known
+        after = Scope(id, policy.limits)
+        after.state = ScopeState(policy, now)
+        if known is None:
+            before.state = ScopeState(self._table.policies.of(id), now)
+        else:
+            for name in ("backoff", "robots", "robots_asked", "sends", "times", "told", "used"):
+                setattr(after.state, name, getattr(known.state, name))
+            after.last_sent, after.held_until = known.last_sent, known.held_until
+        after.state.apply(after)
+        return send_limit(before, now), send_limit(after, now)
 
     def why_idle(self, scope_id: str, now: float) -> Reason | None:
         """Return why a request for a scope without pending ones would wait; None if it would not."""

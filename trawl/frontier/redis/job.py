@@ -181,6 +181,7 @@ class RedisJob(Job):
         self._address = address
         self._keys = Keys(address.job)
         self._begun = head.get("begun", "")
+        session.orders = head.get("orders", "")
         self._step = 0
         self._seen = int(head.get("marks", "0"))
         self._lease_seconds = lease

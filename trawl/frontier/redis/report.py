@@ -33,7 +33,7 @@ from trawl.frontier.redis.layout import (
 from trawl.frontier.redis.startup import check_head, open_job
 from trawl.observe import decode_status
 
-__all__ = ["export_pending", "failures", "inspect_job", "requeue_failed", "wish"]
+__all__ = ["export_pending", "failures", "inspect_job", "order", "requeue_failed"]
 
 T = TypeVar("T")
 
@@ -101,12 +101,13 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
     return trio.run(requeue)
 
 
-def wish(url: str, what: str) -> None:
-    """Request that the processes of a job pause, stop or continue. Each process sees this when it renews its lease.
+def order(url: str, key: str, line: str) -> None:
+    """Add an order to the job's list. Each process executes the order when it renews its lease.
 
     Args:
         url: The job's address.
-        what: ``pause`` to send nothing, ``stop`` to end, or "" to continue.
+        key: The key of the order, which replaces an earlier order with the same key.
+        line: The order, with a number and the key before it.
 
     Raises:
         JobError: If the server does not respond or refuses.
@@ -114,7 +115,7 @@ def wish(url: str, what: str) -> None:
     """
 
     async def ask(ask: _Ask, keys: Keys, _: Address) -> None:
-        await ask(("wish", [keys.head], [what]))
+        await ask(("order", [keys.head], [key, line]))
 
     _asked(url, ask)
 
@@ -206,7 +207,7 @@ async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool) 
         scopes=await _scopes(ask, keys) if has_scopes else [],
         kept=kept,
         sessions=sessions,
-        wish=told.get("wish", ""),
+        orders=told.get("orders", ""),
     )
 
 

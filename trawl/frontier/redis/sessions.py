@@ -96,7 +96,7 @@ class JobSession:
         kept: The kept values of each part, by name.
         unclean: Whether this session has received parts that their last owner did not release.
         was_away: Whether the server has been unreachable since the script's last response.
-        wish: The request to the job's processes: ``pause``, ``stop``, or "" to continue.
+        orders: The list of orders to the job's processes, one per line.
         away_because: Why this process could not renew its lease; "" if the reason is unknown.
     """
 
@@ -135,8 +135,8 @@ class JobSession:
         self._counts: Callable[[], Counts] | None = None
         self._hear_others: Callable[[Counts], None] = lambda others: None
         self._counted = Counts()
-        self.wish: str = ""
-        self._wished = trio.Event()
+        self.orders: str = ""
+        self._ordered = trio.Event()
         self._polled_at = -math.inf
         self._job: RedisJob | None = None
         self._follower: JobFrontier | None = None
@@ -237,16 +237,12 @@ class JobSession:
         """
         self._counts, self._hear_others = counts, others
 
-    async def other_wish(self, known: str) -> str:
-        """Wait until the request to the job's processes differs from ``known``, and return it. A checkpoint.
-
-        Returns:
-            ``pause`` to send nothing, ``stop`` to end, or "" to continue.
-        """
+    async def other_orders(self, known: str) -> str:
+        """Wait until the list of orders to the job's processes differs from ``known``, and return it. A checkpoint."""
         await trio.lowlevel.checkpoint()
-        while self.wish == known:
-            await self._wished.wait()
-        return self.wish
+        while self.orders == known:
+            await self._ordered.wait()
+        return self.orders
 
     def ask_if_over(self, *, is_idle: bool) -> None:
         """Set whether this session is idle. Only an idle session asks the server whether the whole job is finished."""
@@ -360,7 +356,7 @@ class JobSession:
         if answer[0] != b"ok":
             raise self.ended(answer[0])
         _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
-        *taken, wish, starving, counts, moved, owners, names = taken
+        *taken, orders, starving, counts, moved, owners, names = taken
         if owners:
             self._moved, self._owners, self._names = int(moved), owners, texts_of(names)
         self._polled_at = trio.current_time()
@@ -371,7 +367,7 @@ class JobSession:
         self.exporter = exporter.decode(), name.decode("utf-8", "replace"), int(left)
         self.hear_arrived(arrived)
         self._hear_start(start.decode())
-        self._hear_wish(wish.decode("utf-8", "replace"))
+        self._hear_orders(orders.decode("utf-8", "replace"))
         if int(takings) > self._takings:
             self._takings = int(takings)
             self._hear_taken(int(last), *taken)
@@ -427,11 +423,11 @@ class JobSession:
                 self._changes.pop()
             self._tell(ItemsReceived(end))
 
-    def _hear_wish(self, wish: str) -> None:
-        if wish != self.wish:
-            self.wish = wish
-            self._wished.set()
-            self._wished = trio.Event()
+    def _hear_orders(self, orders: str) -> None:
+        if orders != self.orders:
+            self.orders = orders
+            self._ordered.set()
+            self._ordered = trio.Event()
 
     def _hear_start(self, start: str) -> None:
         if self._start not in (start, "done"):

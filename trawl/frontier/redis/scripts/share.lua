@@ -29,7 +29,7 @@ if takings < said then return {'behind'} end
 if takings > said + 1 then return {'fenced'} end
 local mine = tonumber(given[2] or '0')
 local h = redis.call('HMGET', head, 'parts', 'run', 'since', 'latest', 'guests', 'owned', 'start', 'exporter', 'end',
-                     'wish', 'ahead', 'starving', 'counts', 'moved')
+                     'orders', 'ahead', 'starving', 'counts', 'moved')
 if not h[1] then return {'fenced'} end
 local parts, owned, start, exporter = tonumber(h[1]), tonumber(h[6] or '0'), h[7] or '', h[8] or ''
 local starves, starving = ARGV[11] == '1', tonumber(h[12] or '0')

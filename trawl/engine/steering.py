@@ -1,0 +1,471 @@
+"""Changes a running crawl from outside: orders, their effects, and the two ways on which orders arrive.
+
+An *order* is one value of :data:`Order`. One function, :func:`execute`, carries it out, logs it and emits the event
+:class:`~trawl.events.Steered`, whether it came from the panel, from the job's socket or from its store. Before that,
+:func:`effect_of` says what the order would change.
+
+The crawl of a job in a directory listens on a Unix socket in this directory, which only its user may open (mode 0600;
+unix(7)). A request and its reply are one line of JSON each. A job in a server has a list of orders in its store. Each
+process executes every order, and a process that joins later executes those that still apply: limits, and the last of
+pause, resume and stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from trawl.errors import SettingsError, TrawlError, UsageError
+from trawl.events import Steered
+from trawl.frontier.own_files import check_file
+from trawl.http import Request, host_scope
+from trawl.observe import CrawlStatus, counted, duration_words, printable, rate_words
+
+if TYPE_CHECKING:
+    from trawl.engine.crawl import Crawl
+    from trawl.frontier.redis.sessions import JobSession
+
+__all__ = [
+    "SOCKET",
+    "Add",
+    "Drop",
+    "Order",
+    "Pause",
+    "Reply",
+    "Resume",
+    "SetLimits",
+    "Stop",
+    "ask",
+    "effect_of",
+    "execute",
+    "follow_store",
+    "limits_from",
+    "listen",
+    "order_from",
+    "state_in",
+    "stored_form",
+]
+
+logger: logging.Logger = logging.getLogger("trawl.steering")
+
+SOCKET = "steering.sock"
+"""Name of the socket in the job's directory."""
+
+MAX_URLS = 10_000
+"""Maximum number of URLs in one order."""
+
+MAX_BYTES = 1 << 20
+"""Maximum length of a request to the socket, in bytes."""
+
+PATIENCE = 30.0
+"""Seconds in which a request must arrive, and in which its reply must be read."""
+
+_MAX_PATH = 100  # sun_path has 108 bytes on Linux and 104 elsewhere (unix(7))
+
+
+class Pause(Struct, frozen=True, tag="pause", tag_field="order"):
+    """Send no pages until :class:`Resume`. Requests in flight finish."""
+
+
+class Resume(Struct, frozen=True, tag="resume", tag_field="order"):
+    """Send pages again."""
+
+
+class Stop(Struct, frozen=True, tag="stop", tag_field="order"):
+    """End the crawl as a first Ctrl-C does. The next run of the job continues it."""
+
+
+class SetLimits(Struct, frozen=True, tag="set", tag_field="order"):
+    """Set limits of a scope.
+
+    Attributes:
+        scope: The id of the scope.
+        limits: The limits, with the keys of ``THROTTLING_SCOPES``.
+    """
+
+    scope: str
+    limits: dict[str, Any]
+
+
+class Add(Struct, frozen=True, tag="add", tag_field="order"):
+    """Add requests to the crawl, as ``start()`` does.
+
+    Attributes:
+        urls: Their URLs.
+    """
+
+    urls: list[str]
+
+
+class Drop(Struct, frozen=True, tag="drop", tag_field="order"):
+    """Drop the pending pages of a host. They count as ``dropped_by_hand``. Pages found later are sent.
+
+    Attributes:
+        host: The host, with its port if that is not the scheme's default port.
+    """
+
+    host: str
+
+
+Order: TypeAlias = Pause | Resume | Stop | SetLimits | Add | Drop
+"""Any order."""
+
+_decode_order = msgspec.json.Decoder(Order).decode
+
+
+def order_from(text: bytes | str) -> Order:
+    """Return an order from its JSON.
+
+    Raises:
+        UsageError: If it is not the JSON of an order. The message names the wrong part.
+    """
+    try:
+        order: Order = _decode_order(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"not an order: {error}") from error
+    return order
+
+
+def limits_from(assigned: Sequence[str]) -> dict[str, Any]:
+    """Return limits from ``KEY=VALUE``. A value is JSON, or a string if it is not valid JSON.
+
+    Raises:
+        UsageError: If there is no ``=`` or no key.
+    """
+    limits: dict[str, Any] = {}
+    for each in assigned:
+        key, equals, text = each.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{each!r} is not KEY=VALUE: write, for example, delay=2")
+        try:
+            limits[key] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            limits[key] = text
+    return limits
+
+
+def effect_of(crawl: Crawl, order: Order) -> str:
+    """Return the effect that an order would have now, in one sentence. Changes nothing.
+
+    Raises:
+        SettingsError: If a limit is unknown or out of range.
+        UsageError: If a URL or a host is not valid.
+    """
+    queued = f"{counted(crawl.queued, 'pending request')}"
+    match order:
+        case Pause():
+            return f"{queued} will wait until the crawl is resumed; {crawl.in_flight} in flight finish"
+        case Resume():
+            return f"{queued} will be sent again"
+        case Stop():
+            return f"the crawl will send nothing new; {crawl.in_flight} in flight finish, {queued} stay"
+        case SetLimits(scope, limits):
+            before, after, count = crawl.throttling.preview(scope, **limits)
+            rates = [rate_words(each.rate) if each.rate < float("inf") else "no limit" for each in (before, after)]
+            end = f"its {counted(count, 'pending request')} would end in {duration_words(after.lasts(count))}"
+            return f"{scope}: {rates[0]} before, {rates[1]} after; {end if count else 'no request of it is pending'}"
+        case Add():
+            return f"{counted(len(_requests(order)), 'request')} will be added to {queued}"
+        case Drop(host):
+            count = counted(crawl.pending_of(_host(host)), "pending page")
+            return f"{count} of {host} will be dropped, and pages that wait for their own delay"
+
+
+async def execute(crawl: Crawl, order: Order, source: str) -> str:
+    """Execute an order, log it, and emit the event. A checkpoint.
+
+    Args:
+        crawl: The crawl.
+        order: The order.
+        source: Where it came from: ``panel``, ``socket`` or ``store``.
+
+    Returns:
+        Its effect, in one sentence.
+
+    Raises:
+        SettingsError: If a limit is unknown or out of range. Nothing is changed.
+        UsageError: If a URL or a host is not valid. Nothing is changed.
+        IgnoreRequest: If requests are added to a crawl that is ending.
+    """
+    await trio.lowlevel.checkpoint()
+    effect = effect_of(crawl, order)
+    match order:
+        case Pause() | Resume():
+            crawl.pause(is_paused=isinstance(order, Pause))
+        case Stop():
+            crawl.shutdown("stopped")
+        case SetLimits(scope, limits):
+            crawl.throttling.set(scope, **limits)
+        case Add():
+            await crawl.add(_requests(order))
+        case Drop(host):
+            crawl.drop(_host(host))
+    name: str = order.__struct_config__.tag  # type: ignore[assignment]
+    logger.warning("%s, by the %s: %s", name, source, printable(effect))
+    crawl.tell(Steered(order=name, effect=effect, source=source))
+    return effect
+
+
+def _requests(order: Add) -> list[Request]:
+    if len(order.urls) > MAX_URLS:
+        raise UsageError(f"{len(order.urls)} URLs in one order: at most {MAX_URLS:,} are allowed, so send several")
+    found = []
+    for url in order.urls:
+        try:
+            found.append(Request(url))
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{url!r} can't be added: {error}") from error
+    return found
+
+
+def _host(text: str) -> str:
+    """Return a host as the id of its scope."""
+    try:
+        host = host_scope(text if "://" in text else f"http://{text}/")
+    except ValueError as error:
+        raise UsageError(f"{text!r} is not a host: {error}") from error
+    if not host or ("/" in text and "://" not in text):
+        raise UsageError(f"{text!r} is not a host: write, for example, shop.example or shop.example:8080")
+    return host
+
+
+# -- the socket in the directory of a job
+
+
+class _Question(Struct, forbid_unknown_fields=True):
+    """A request to the socket. One of the fields is set.
+
+    Attributes:
+        order: An order to execute.
+        preview: An order whose effect is wanted.
+        why: A URL, host or scope whose wait is to be explained.
+        status: True for the status.
+    """
+
+    order: Order | None = None
+    preview: Order | None = None
+    why: str | None = None
+    status: bool = False
+
+
+class Reply(Struct, omit_defaults=True):
+    """The reply to a request.
+
+    Attributes:
+        words: The effect of the order, or the reason for the wait.
+        status: The status, if it was requested.
+        error: The reason why the request was refused; "" if it was not.
+    """
+
+    words: str = ""
+    status: msgspec.Raw = msgspec.Raw()
+    error: str = ""
+
+    def crawl_status(self) -> CrawlStatus | None:
+        """Return the status; None if another version of trawl wrote it."""
+        from trawl.observe.status import VERSION  # noqa: PLC0415
+
+        with suppress(msgspec.DecodeError):
+            status = msgspec.json.decode(self.status, type=CrawlStatus)
+            return status if status.version == VERSION else None
+        return None
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_question = msgspec.json.Decoder(_Question).decode
+
+
+async def listen(directory: Path, crawl: Crawl) -> None:
+    """Answer requests on the socket of a job until cancelled. A watcher.
+
+    If the socket can't be opened, this is logged and the crawl continues.
+    """
+    try:
+        check_file(directory, directory / SOCKET, kind=stat.S_IFSOCK)
+        with _bound(directory) as listening:
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+            await trio.serve_listeners(partial(_serve, crawl), [listener])
+    except (OSError, TrawlError) as error:
+        logger.warning("job %s: its socket can't be opened, so `trawl job` can't steer it: %s", directory, error)
+
+
+@contextmanager
+def _bound(directory: Path) -> Iterator[socket.socket]:
+    """Return the listening socket in a directory, and remove its file at the end.
+
+    A socket of an earlier process is replaced, because the job's lock belongs to this process.
+    """
+    path = directory / SOCKET
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        mask = os.umask(0o177)
+        try:
+            with _short(directory) as short:
+                listening.bind(short)
+        finally:
+            os.umask(mask)
+        listening.listen()
+        yield listening
+    finally:
+        listening.close()
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _short(directory: Path) -> Iterator[str]:
+    """Return a path of the socket that is short enough for the system."""
+    path = str(directory / SOCKET)
+    if len(os.fsencode(path)) <= _MAX_PATH or sys.platform != "linux":
+        yield path
+        return
+    opened = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{opened}/{SOCKET}"
+    finally:
+        os.close(opened)
+
+
+async def _serve(crawl: Crawl, stream: trio.SocketStream) -> None:
+    """Answer the requests of one connection. Its errors end only this connection."""
+    buffer = bytearray()
+    try:
+        async with stream:
+            while True:
+                with trio.fail_after(PATIENCE):
+                    while (end := buffer.find(b"\n")) < 0:
+                        some = await stream.receive_some(65_536)
+                        buffer += some
+                        if not some or len(buffer) > MAX_BYTES:
+                            return
+                line = bytes(buffer[:end])
+                del buffer[: end + 1]
+                reply = await _answer(crawl, line)
+                with trio.fail_after(PATIENCE):
+                    await stream.send_all(_encode(reply) + b"\n")
+    except (trio.BrokenResourceError, trio.TooSlowError):
+        return
+
+
+async def _answer(crawl: Crawl, line: bytes) -> Reply:
+    try:
+        question = _decode_question(line)
+        if question.order is not None:
+            return Reply(words=await execute(crawl, question.order, "socket"))
+        if question.preview is not None:
+            return Reply(words=effect_of(crawl, question.preview))
+        if question.why is not None:
+            reason = crawl.why(question.why)
+            words = "nothing delays it" if reason is None else reason.text(trio.current_time())
+            return Reply(words=words)
+        return Reply(status=msgspec.Raw(_encode(crawl.status())))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return Reply(error=f"the request can't be read, perhaps because it is of another version of trawl: {error}")
+    except TrawlError as error:
+        return Reply(error=str(error))
+    except Exception as error:
+        logger.exception("an order failed")
+        return Reply(error=f"the order failed: {error!r}")
+
+
+def ask(directory: Path, **question: Any) -> Reply:
+    """Send one request to the crawl of a job in a directory, and return its reply. Blocks for up to 30 s.
+
+    Args:
+        directory: The job's directory.
+        question: ``order``, ``preview``, ``why`` or ``status``.
+
+    Raises:
+        UsageError: If no process works on the job, or it refuses the request.
+    """
+    if not directory.is_dir():
+        raise UsageError(f"job {directory}: there is no job in this directory")
+    check_file(directory, directory / SOCKET, kind=stat.S_IFSOCK)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, _short(directory) as short:
+            connection.settimeout(PATIENCE)
+            connection.connect(short)
+            connection.sendall(_encode(question) + b"\n")
+            with connection.makefile("rb") as answers:
+                line = answers.readline()
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise UsageError(f"job {directory}: no process works on it now, so start its crawl first") from error
+    except OSError as error:
+        raise UsageError(f"job {directory}: its process does not reply: {error}") from error
+    try:
+        reply = msgspec.json.decode(line, type=Reply)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"job {directory}: the reply of its process is of another version of trawl") from error
+    if reply.error:
+        raise UsageError(f"job {directory}: {reply.error}")
+    return reply
+
+
+# -- the list of orders in the store of a job
+
+
+def stored_form(order: Order) -> tuple[str, str]:
+    """Return the key of an order in the store's list, and its line.
+
+    An order replaces an earlier one with the same key: the last of pause, resume and stop counts, and the last values
+    of the same limits of a scope.
+    """
+    number = uuid4().hex
+    match order:
+        case Pause() | Resume() | Stop():
+            key = "state"
+        case SetLimits(scope, limits):
+            key = f"set {scope} {','.join(sorted(limits))}"
+        case _:
+            key = number
+    key = printable(key)
+    return key, f"{number}\t{key}\t{_encode(order).decode()}"
+
+
+def _listed(text: str) -> Iterator[tuple[str, Order]]:
+    """Yield the number and the value of each readable order in the store's list."""
+    for line in text.splitlines():
+        number, _, rest = line.partition("\t")
+        try:
+            yield number, order_from(rest.partition("\t")[2])
+        except UsageError as error:
+            logger.warning("an order in the job's store is skipped: %s", error)
+
+
+def state_in(orders: str) -> str:
+    """Return the state that a store's list of orders asks for: ``paused``, ``stopped`` or ""."""
+    for _, order in _listed(orders):
+        if isinstance(order, Pause | Stop):
+            return "paused" if isinstance(order, Pause) else "stopped"
+    return ""
+
+
+async def follow_store(session: JobSession, crawl: Crawl) -> None:
+    """Execute the orders in the job's store until cancelled. A watcher."""
+    # Requests to add or drop that were there before this process joined were executed by the other processes.
+    done = {number for number, order in _listed(session.orders) if isinstance(order, Add | Drop | Resume)}
+    text = ""
+    while True:
+        text = await session.other_orders(text)
+        found = dict(_listed(text))
+        for number, order in found.items():
+            if number not in done:
+                try:
+                    await execute(crawl, order, "store")
+                except (TrawlError, SettingsError) as error:
+                    logger.error("an order in the job's store was not executed: %s", error)
+        done = set(found)
