@@ -1,4 +1,7 @@
-"""The running crawl, as a spider and a watcher see it."""
+"""The running crawl, as a spider, a watcher and a view see it.
+
+Length: users reach everything in a running crawl through this one object.
+"""
 
 from __future__ import annotations
 

@@ -180,8 +180,8 @@ def effect_of(crawl: Crawl, order: Order) -> str:
         case Add():
             return f"{counted(len(_requests(order)), 'request')} will be added to {queued}"
         case Drop(host):
-            count = counted(crawl.pending_of(_host(host)), "pending page")
-            return f"{count} of {host} will be dropped, and pages that wait for their own delay"
+            pages = counted(crawl.pending_of(_host(host)), "pending page")
+            return f"{pages} of {host} will be dropped, and pages that wait for their own delay"
 
 
 async def execute(crawl: Crawl, order: Order, source: str) -> str:
