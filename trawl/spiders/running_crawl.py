@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trawl.events import Event, EventStream, EventT
     from trawl.http import Request
     from trawl.middleware import Session
+    from trawl.observe import CrawlStatus
     from trawl.throttling import ScopeReport
 
 __all__ = ["LimitSetter", "RunningCrawl", "Waiting"]
@@ -99,6 +100,9 @@ class RunningCrawl(MiddlewareCrawl, Protocol):
 
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
         """Return the limits for which pending requests wait, at most ``most`` groups, the largest first."""
+
+    def status(self) -> CrawlStatus:
+        """Return the latest status: figures, rates, waiting requests, errors and the estimated end."""
 
     def report(self) -> Sequence[ScopeReport]:
         """Return a report for each scope, with its requests and the limits that delayed them."""
