@@ -9,14 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from rich.console import Console
 
 import trawl
 from tests.cli.trees import PAGES, SPIDER, WITHIN, assert_whole, pids, site, until_gone, until_items
+from trawl.cli import NO_PROCESS
 from trawl.cli.worker import EndMessage, LeaderProcess, Messages, WorkerPool
 from trawl.engine import Crawl
 from trawl.http import Response, Times
@@ -228,6 +232,61 @@ def test_a_crawl_that_joins_its_job_again_counts_what_its_workers_did_once(monke
     for _ in range(2):
         simulate(Nothing, web, {"WATCHERS": {pool.watch: 0}})
     assert told == [5, 5]
+
+
+class Patient(trawl.Spider):
+    """Has nothing to do for a day."""
+
+    name = "patient"
+
+    async def start(self) -> AsyncIterator[trawl.Request]:
+        await trio.sleep(86_400.0)
+        for url in self.start_urls:
+            yield trawl.Request(url)
+
+
+@pytest.mark.parametrize(("explained", "runs"), [(0, 3), (20, 23)])
+def test_ends_that_pages_explain_do_not_count_when_a_worker_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, explained: int, runs: int
+) -> None:
+    pool = WorkerPool(["worker"], 1, "redis://store.example/job", None, Console())
+    begun: list[float] = []
+
+    async def run(self: WorkerPool, worker: Any, crawl: Crawl) -> None:
+        begun.append(trio.current_time())
+        await trio.sleep(0.1)
+        worker.status = -11
+
+    async def deaths(self: WorkerPool) -> dict[str, bytes]:
+        await trio.lowlevel.checkpoint()
+        return {"deaths.00": b"%d" % min(len(begun), explained)} if explained else {}
+
+    monkeypatch.setattr(WorkerPool, "_run", run)
+    monkeypatch.setattr(WorkerPool, "_deaths", deaths)
+    result = simulate(Patient, SimulatedWeb(), {"WATCHERS": {pool.watch: 0}})
+    assert result.reason == NO_PROCESS
+    assert len(begun) == runs
+    assert begun[-1] - begun[0] < runs * 2.5
+
+
+def test_a_worker_that_ends_once_an_hour_is_started_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = WorkerPool(["worker"], 1, "redis://store.example/job", None, Console())
+    begun: list[float] = []
+
+    async def run(self: WorkerPool, worker: Any, crawl: Crawl) -> None:
+        begun.append(trio.current_time())
+        await trio.sleep(3600.0)
+        worker.status = 1
+
+    async def deaths(self: WorkerPool) -> dict[str, bytes]:
+        await trio.lowlevel.checkpoint()
+        return {}
+
+    monkeypatch.setattr(WorkerPool, "_run", run)
+    monkeypatch.setattr(WorkerPool, "_deaths", deaths)
+    simulate(Patient, SimulatedWeb(), {"WATCHERS": {pool.watch: 0}})
+    assert len(begun) >= 24
+    assert max(later - earlier for earlier, later in pairwise(begun)) < 3602.0
 
 
 def test_a_scope_that_changed_hands_has_one_row() -> None:

@@ -93,6 +93,40 @@ async def test_a_store_that_is_away_is_asked_again(caplog: pytest.LogCaptureFixt
     assert len(store.calls) >= 1
 
 
+async def test_a_failure_of_the_thread_is_logged_once_and_it_tries_again(caplog: pytest.LogCaptureFixture) -> None:
+    store, tries = Store(), []
+
+    @asynccontextmanager
+    async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ExceptionGroup("a nursery", [StoreConnectionError("the name is unknown")])
+        async with store.connect(address) as server:
+            yield server
+
+    await block(LeaseKeeper(session(), ADDRESS, connect, LEASE), lambda: store.has_renewed.wait(60))
+    assert caplog.text.count("its lease can't be renewed: the name is unknown") == 1
+
+
+async def test_the_thread_has_ended_when_the_keeper_has_although_its_server_is_silent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    has_asked, has_left = threading.Event(), threading.Event()
+
+    @asynccontextmanager
+    async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
+        has_asked.set()
+        try:
+            await trio.sleep(3600.0)
+        finally:
+            has_left.set()
+        async with Store().connect(address) as server:
+            yield server
+
+    await block(LeaseKeeper(session(), ADDRESS, connect, LEASE), lambda: has_asked.wait(60))
+    assert has_left.is_set()
+
+
 async def test_a_loop_that_runs_renews_its_lease_itself() -> None:
     store = Store()
     keeper = LeaseKeeper(session(), ADDRESS, store.connect, 60.0)

@@ -109,6 +109,28 @@ async def test_a_page_fails_after_three_deaths_and_all_else_is_crawled(
     assert sorted(path.name for path in runs.directory.iterdir()) == ["job.db", "lock"]
 
 
+class Fragile:
+    """A pipeline that ends the process on the items of some pages."""
+
+    def process_item(self, item: Any) -> Any:
+        if item["url"] == "http://a.example/3":
+            Buried.killer.die()
+        return item
+
+
+class Buried(Deadly):
+    poison = ()
+
+
+async def test_a_page_whose_items_end_the_process_in_a_pipeline_fails_after_three_deaths(
+    folder: Path, autojump_clock: MockClock
+) -> None:
+    runs = Runs(folder, site(15), settings={**FAST, "ITEM_PIPELINES": {Fragile: 1}})
+    deaths, result = await runs_to_the_end(runs, Buried)
+    assert (deaths, result.reason) == (3, "finished")
+    assert failed(runs) == {"http://a.example/3": REASON}
+
+
 async def test_a_requeued_page_is_sent_again_and_may_kill_three_times_more(
     folder: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,17 +6,16 @@ its process can't end the command. The workers of the same job have no feeds. Th
 own crawl has started, so that an error at the start is reported only once::
 
     leader ── its own server, if the job has no address (trawl.cli.local_server)
-        ├── worker 1   trawl worker --spider SPIDER --leader FD
-        └── worker N   the same
+        └── worker 1 to N: trawl worker --spider SPIDER --leader FD
 
-Each worker is a separate interpreter with the same arguments, so it loads the same settings. The job checks that they
-are the same. A socket carries a worker's status and scopes to the leader (MessagePack, length first). When the
-leader's end closes, the worker shuts down as after a first Ctrl-C. So workers end in the same way after Ctrl-C, a limit
-in the leader, or the leader's death. Each worker has its own process session, so Ctrl-C reaches only the leader.
+Each worker is a separate interpreter with the same arguments, so it loads the same settings. A socket carries its
+status and scopes to the leader (MessagePack, length first). When the leader's end closes, the worker shuts down as
+after a first Ctrl-C. So workers end in the same way after Ctrl-C, a limit in the leader, or the leader's death. Ctrl-C
+reaches only the leader, because each worker has its own process session.
 
-The end of the job needs no message, because each process finds the end in the store. If a worker ends before the job,
-because it was killed or used too much memory, the leader starts it again, up to :data:`MOST_STARTS` times in a minute.
-After that, the other workers continue without this worker. If no worker is left, the crawl ends.
+The end of the job needs no message, because each process finds it in the store. If a worker ends earlier, because it
+was killed or used too much memory, the leader starts it again, up to :data:`MOST_STARTS` times in a minute. After that,
+the others continue without it. If no worker is left, the crawl ends.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from trawl.cli.crawl_entry import CrawlEntry, reports_of_all
 from trawl.cli.list import find_spiders
 from trawl.cli.local_server import open_local_server
 from trawl.cli.view import CrawlWith, StatusOf, Watcher
-from trawl.errors import JobUnavailable, SessionEnded, UsageError
+from trawl.errors import JobError, JobUnavailable, SessionEnded, UsageError
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.sections import JOB_INFO, JobInfo, statistics_so_far
 from trawl.observe import CrawlStatus, printable, together
@@ -55,6 +54,7 @@ from trawl.throttling import ScopeReport, reports_together
 
 if TYPE_CHECKING:
     from trawl.engine import Crawl
+    from trawl.frontier.inspect import JobReport
 
 __all__ = [
     "JOB_VARIABLE",
@@ -89,16 +89,18 @@ MAX_SCOPES = 1000
 _LENGTH = struct.Struct(">I")
 
 MOST_STARTS, STARTS_WITHIN = 3, 60.0
-"""A worker that was started this many times within this many seconds is not started again."""
+"""A worker that starts this often within these seconds is given up. Ends that a page explains do not count."""
 
 FIRST_PAUSE = 0.5
-"""Seconds before a worker is started again. The pause doubles each time."""
+"""Seconds before a worker is started again. The pause doubles with each recent start."""
 
 GRACE = 10.0
 """Seconds that a worker has to end after the leader's crawl. After that, it is cancelled, and finally killed."""
 
 REST = 1.0
 """Seconds to wait for the last messages of a worker after its process has ended."""
+
+_OF_THE_END = ("finish_reason", "start_time", "finish_time")
 
 _ENDS_OF_ONE = ("finished", "shutdown", "cancelled", "stopped", "memusage_exceeded")
 """Reasons of a worker's end that do not end other processes. Any other reason is a limit or error and ends all."""
@@ -268,6 +270,7 @@ class _Worker:
     ended: EndMessage | None = None
     status: int = 0
     is_given_up: bool = False
+    deaths: Mapping[str, bytes] = attrs.field(factory=dict)  # the deaths that the job had counted when it ended
     starts: deque[float] = attrs.field(factory=lambda: deque(maxlen=MOST_STARTS))
 
 
@@ -287,8 +290,7 @@ class WorkerPool:
 
     def __init__(self, words: Sequence[str], count: int, url: str, lifeline: int | None, console: Console) -> None:
         self._words = words
-        self._url, self._lifeline = url, lifeline
-        self._console = console
+        self._url, self._lifeline, self._console = url, lifeline, console
         self._workers = [_Worker(number) for number in range(1, count + 1)]
         self._leading: dict[int, socket.socket] = {}
         self._is_ending = trio.Event()
@@ -315,21 +317,35 @@ class WorkerPool:
 
     async def statistics(self) -> Mapping[str, object]:
         """Return the statistics of the whole job, which are sums over all processes. A checkpoint."""
+        return statistics_so_far(await self._inspect())
+
+    async def _deaths(self) -> Mapping[str, bytes]:
+        """Return the deaths that the job has counted for its pages; none if it can't be read. A checkpoint."""
+        from trawl.engine.callback_deaths import deaths_in  # noqa: PLC0415 - only needed after a death
+
+        try:
+            return deaths_in((await self._inspect()).kept)
+        except JobError:
+            return {}
+
+    async def _inspect(self) -> JobReport:
         from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415 - needs coredis
 
-        return statistics_so_far(await trio.to_thread.run_sync(partial(inspect_job, self._url, has_scopes=False)))
+        return await trio.to_thread.run_sync(partial(inspect_job, self._url, has_scopes=False))
 
     async def _keep(self, worker: _Worker, crawl: Crawl) -> None:
         """Run a worker, and restart it as needed until no work remains for it."""
-        pause = FIRST_PAUSE
         while not self._is_ending.is_set():
             worker.starts.append(trio.current_time())
             await self._run(worker, crawl)
+            if worker.status and (deaths := await self._deaths()) != worker.deaths:
+                worker.starts.clear()  # many pages may end a process, each of them three times
+                worker.deaths = deaths
             if self._is_ending.is_set() or not self._is_again(worker, crawl):
                 return
-            with trio.move_on_after(pause):
+            recent = sum(trio.current_time() - start < STARTS_WITHIN for start in worker.starts)
+            with trio.move_on_after(FIRST_PAUSE * 2.0**recent):
                 await self._is_ending.wait()
-            pause *= 2.0
 
     def _is_again(self, worker: _Worker, crawl: Crawl) -> bool:
         """Process the end of a worker's process. Returns whether to start the worker again."""
@@ -384,11 +400,11 @@ class WorkerPool:
                     heard.deadline = trio.current_time() + REST
 
     async def _listen(
-        self, worker: _Worker, process: trio.Process, leading: socket.socket, heard: trio.CancelScope
+        self, worker: _Worker, process: trio.Process, ours: socket.socket, heard: trio.CancelScope
     ) -> None:
         with heard:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._hear, worker, leading)
+                nursery.start_soon(self._hear, worker, ours)
                 nursery.start_soon(self._relay, worker, process)
 
     async def _hear(self, worker: _Worker, leading: socket.socket) -> None:
@@ -482,6 +498,3 @@ async def lead(
         stats = {**await workers.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
         entry.result = attrs.evolve(result, stats=stats)
     return reports_together([*reports_of_all([entry]), *workers.scopes])
-
-
-_OF_THE_END = ("finish_reason", "start_time", "finish_time")

@@ -11,6 +11,7 @@ becomes one of the failed requests.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ from trawl.frontier.sections import Section
 from trawl.passwords import without_passwords
 from trawl.scheduler import Attempt
 
-__all__ = ["FATAL", "MOST_DEATHS", "CallbackDeaths"]
+__all__ = ["FATAL", "MOST_DEATHS", "CallbackDeaths", "deaths_in"]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -200,7 +201,7 @@ class CallbackDeaths:
     def _stored(self) -> dict[bytes, PageDeaths]:
         """Return the deaths that the job has stored."""
         found = {}
-        for name in [name for name in self._job.kept if name.startswith(_PREFIX)]:
+        for name in deaths_in(self._job.kept):
             deaths = _section(name).read(self._job)
             if deaths is not None:
                 found[bytes.fromhex(name.removeprefix(_PREFIX))] = deaths
@@ -226,6 +227,11 @@ class CallbackDeaths:
     def _forget(self, key: bytes) -> None:
         if self._suspects.pop(key, None) is not None:
             self._job.keep(_name(key), None)
+
+
+def deaths_in(kept: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the deaths among a job's kept values. They change whenever a death is counted or a page fails."""
+    return {name: blob for name, blob in kept.items() if name.startswith(_PREFIX)}
 
 
 def _name(key: bytes) -> str:

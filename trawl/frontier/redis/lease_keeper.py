@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trawl.errors import TrawlError
 from trawl.frontier.redis.client import Address, Connect, StoreConnectionError
 from trawl.tracebacks import blocking_line
 
@@ -37,6 +36,7 @@ MOST_LEASES = 20.0
 
 _LOOKS = 8.0  # number of checks by the thread during one lease
 _BLOCKED_AFTER = 1.0 / 3.0  # fraction of a lease; the loop itself renews the lease after a quarter
+_RENEWAL = 1.0 / 4.0  # fraction of a lease that a renewal by the thread may take
 
 
 class LeaseKeeper:
@@ -71,9 +71,8 @@ class LeaseKeeper:
     async def run(self) -> None:
         """Keep the lease until it is cancelled."""
         async with trio.open_nursery() as nursery:
-            # The thread is abandoned at the end, so that the job does not wait for the thread's next check.
-            thread = partial(trio.to_thread.run_sync, self._watch, abandon_on_cancel=True)
-            nursery.start_soon(partial(thread, limiter=trio.CapacityLimiter(1)))
+            # The nursery waits for the thread, which ends at once, or after a renewal that has a time limit.
+            nursery.start_soon(partial(trio.to_thread.run_sync, self._watch, limiter=trio.CapacityLimiter(1)))
             try:
                 while True:
                     self._is_lost = self.is_lost
@@ -116,14 +115,19 @@ class LeaseKeeper:
         at = time.monotonic()
         try:
             is_ours = trio.run(self._call)
-        except (StoreConnectionError, TrawlError, BaseExceptionGroup):
-            return ""  # the server is unreachable; the next check tries again
+        except Exception as error:  # the next check tries again
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
+            return f"its lease can't be renewed: {error}"
         if not is_ours or self._beat > at:
             return ""
         self._renewed_at = at
         return f"its lease is renewed meanwhile, for at most {MOST_LEASES * self._lease:.0f} s"
 
     async def _call(self) -> bool:
-        async with self._connect(self._address) as server:
-            (answer,) = await server.run([self._session.renewal(self._lease)])
-        return bool(answer[0] == b"ok")
+        seconds = _RENEWAL * self._lease
+        with trio.move_on_after(seconds):
+            async with self._connect(self._address) as server:
+                (answer,) = await server.run([self._session.renewal(self._lease)])
+            return bool(answer[0] == b"ok")
+        raise StoreConnectionError(f"no response within {seconds:g} s")
