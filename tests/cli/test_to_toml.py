@@ -191,7 +191,7 @@ def test_a_project_whose_settings_were_not_moved_is_told_so(
 ) -> None:
     assert main(["crawl", "shop/only_one.py", "--quiet", *QUICK], crawl_with=crawl_on(web)) == 0
     assert "shop/settings.py is not read; " in (said := capfd.readouterr().err)
-    assert "`trawl settings --move shop/settings.py` converts them" in said
+    assert "`trawl move . --write` converts them" in said
     (project / "pyproject.toml").write_text("[tool.trawl]\nDOWNLOAD_DELAY = 2\n", "utf-8")
     assert main(["crawl", "shop/only_one.py", "--quiet", *QUICK], crawl_with=crawl_on(web)) == 0
     assert capfd.readouterr().err == ""

@@ -16,7 +16,6 @@ import pytest
 from tests.cli.simulated import crawl_on
 from trawl.cli import main
 from trawl.http import Request
-from trawl.scrapy_names import changes
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
 PROJECT = Path(__file__).parent / "spiders" / "project"
@@ -83,20 +82,15 @@ def forget() -> None:
 
 
 def move(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Change what `trawl check` names, line by line, and put the settings where `trawl settings --move` says."""
+    """Move the project, whose imports `trawl check` names before."""
     assert trawl("check", "shop") == 2
     told = capfd.readouterr().out.splitlines()
     assert {line.split(":")[0] for line in told} == {
         *("shop/extensions.py", "shop/items.py", "shop/middlewares.py", "shop/pipelines.py"),
         *("shop/spiders/books.py", "shop/spiders/login.py"),
     }
-    for path in project.rglob("*.py"):
-        lines = path.read_text("utf-8").splitlines()
-        for change in changes("\n".join(lines)):
-            lines[change.line - 1] = "; ".join(change.after)
-        path.write_text("\n".join(lines) + "\n", "utf-8")
-    assert trawl("settings", "--move", "shop/settings.py") == 0
-    (project / "pyproject.toml").write_text(capfd.readouterr().out, "utf-8")
+    assert trawl("move", "shop", "--write") == 0
+    capfd.readouterr()
 
 
 def test_a_project_does_after_it_was_moved_what_it_did(

@@ -19,7 +19,7 @@ from trawl.http import Request
 from trawl.testing import SimulatedResponse, SimulatedWeb
 from trawl.testing.demo import DEMO_HOST, ROBOTS, DemoSite
 
-__all__ = ["ACCESS_LOG", "ROOT", "STATUS", "URLS", "a_store", "every_site", "lay_out"]
+__all__ = ["ACCESS_LOG", "ROOT", "URLS", "a_store", "every_site", "lay_out"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,22 +53,37 @@ RELEASES = """<rss><channel>
 </channel></rss>"""
 URLS = "http://books.example/1\nhttp://books.example/2\nhttp://books.example/3\nhttp://a.example/\n"
 ACCESS_LOG = '192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 5 "-" "Examplebot/1.0"\n'
+BOOKS = """
+from scrapy import Spider
+
+class Books(Spider):
+    name = "books"
+    start_urls = ["http://127.0.0.1:8765/books/"]
+
+    def parse(self, response):
+        for title in response.css("h3 a::attr(title)").getall():
+            yield {"title": title}
+"""
 OTHERS = {
-    "coming-from-scrapy": {"quotesbot/settings.py": QUOTESBOT},
+    "coming-from-scrapy": {
+        "quotesbot/settings.py": QUOTESBOT,
+        "scrapy.cfg": "[settings]\ndefault = shop.settings\n",
+        "shop/__init__.py": "",
+        "shop/settings.py": 'SPIDER_MODULES = ["shop.spiders"]\nROBOTSTXT_OBEY = True\n',
+        "shop/spiders/__init__.py": "",
+        "shop/spiders/books.py": BOOKS,
+    },
     "plan": {"urls.txt": URLS},
     "receipt": {"access.log": ACCESS_LOG},
     "why-slow": {"myspider.py": FOLLOWER},
 }
 """Other files with their content, by how-to page."""
-SHOWN = {"coming-from-scrapy": "books.py", "try-things-out": "quotes.py", "use-proxies": "catalogue.py"}
+SHOWN = {"coming-from-scrapy": "shelf.py", "try-things-out": "quotes.py", "use-proxies": "catalogue.py"}
 """The file that the first block of Python belongs to, by how-to page."""
 FOLDERS = {
-    "coming-from-scrapy": ROOT / "tests" / "compat" / "spiders" / "project" / "shop",
     "publish-a-plugin": ROOT / "examples" / "plugin",
 }
 """A folder of the reader, by how-to page."""
-STATUS = {"trawl check shop": 2}
-"""Exit statuses other than 0, by command. This command finds Scrapy spiders."""
 
 
 def first_python(page: Path) -> str:

@@ -91,6 +91,8 @@ TYPED = {
     "trawl job": Typed("trawl job jobs/quotes", first=IN_A_JOB, says="finished"),
     "trawl job --workers": Typed(f"trawl job {JOB} --workers"),
     "trawl list": Typed("trawl list", says="quotes +quotes.py"),
+    "trawl move": Typed("trawl move quotes.py", says="nothing to change"),
+    "trawl move shelf.py --write": Typed("trawl move quotes.py --write"),
     "trawl new": Typed("trawl new project shop-two", says="Now: cd shop-two && trawl crawl spiders/example.py"),
     "trawl new project": Typed("trawl new project shop-two", says="tests/test_example.py"),
     "trawl new spider": Typed("trawl new spider quotes-two 127.0.0.1:8765", says="test_quotes_two.py"),

@@ -1,4 +1,4 @@
-"""Runs a project under Scrapy, moves a copy as the guide describes, runs the copy under trawl, and compares."""
+"""Runs a project under Scrapy, moves a copy with `trawl move`, runs the copy under trawl, and compares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 import attrs
 
 from tests.scrapy.site import Site
-from trawl.scrapy_names import changes
 
 HERE = Path(__file__).parent
 PROJECTS = HERE / "projects"
@@ -123,27 +122,9 @@ def checked(project: Project, folder: Path, site: Site) -> str:
 
 
 def move(folder: Path, site: Site) -> None:
-    """Change the imports as `trawl check` reports, and write the settings to pyproject.toml.
-
-    A line with a name that trawl does not have is not changed, because a person must choose the replacement.
-    """
-    for path in folder.rglob("*.py"):
-        text = path.read_text("utf-8")
-        lines = text.splitlines(keepends=True)
-        for change in reversed(changes(text, is_whole=True)):
-            if change.words:
-                continue
-            before = lines[change.line - 1]
-            indent = before[: len(before) - len(before.lstrip())]
-            last = change.line
-            while "(" in before and ")" not in "".join(lines[change.line - 1 : last]):
-                last += 1
-            lines[change.line - 1 : last] = [f"{indent}{line}\n" for line in change.after]
-        path.write_text("".join(lines), "utf-8")
-    for path in folder.glob("*/settings.py"):
-        moved = _call(folder, site, ["-m", "trawl", "settings", "--move", str(path.relative_to(folder))])
-        assert moved.returncode == 0, moved.stderr
-        (folder / "pyproject.toml").write_text(moved.stdout, "utf-8")
+    """Move a project with the command alone."""
+    done = _call(folder, site, ["-m", "trawl", "move", ".", "--write"])
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _copy(project: Project, folder: Path) -> None:

@@ -371,6 +371,19 @@ def settings(
         move_command(move)
 
 
+@app.command(epilog=examples("trawl move shop", "trawl move shop --write", "trawl move quotes.py --write"))
+def move(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The folder of a Scrapy project, or a file.")],
+    write: Annotated[bool, typer.Option("--write", help="Write the changes instead of showing them.")] = False,
+    dirty: Annotated[bool, typer.Option("--dirty", help="Also write files with uncommitted changes.")] = False,
+    both: Annotated[bool, typer.Option("--both", help="Keep the code working with Scrapy too.")] = False,
+) -> None:
+    """Change a project that was written for Scrapy so that it runs on trawl, and list what to decide yourself."""
+    from trawl.cli.move import move_command
+
+    raise typer.Exit(move_command(project, writes=write, takes_uncommitted=dirty, is_for_both=both))
+
+
 @app.command(epilog=examples("trawl check quotes.py", "trawl check shop.spiders:Books"))
 def check(
     spiders: Annotated[

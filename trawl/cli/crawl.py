@@ -88,10 +88,10 @@ def warn_of_scrapy_project(directory: Path) -> None:
     if path.is_file():
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         settings_logger.warning(
-            "%s is not read; settings belong in [tool.trawl] of pyproject.toml, and `trawl settings --move %s` converts"
+            "%s is not read; settings belong in [tool.trawl] of pyproject.toml, and `trawl move %s --write` converts"
             " them",
             shown,
-            shown,
+            folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder,
         )
 
 

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from trawl.scrapy_names.imports import Change, Hint, changes, hint, hint_of_file, project_files
+    from trawl.scrapy_names.imports import Change, Edit, Hint, changes, edited, hint, hint_of_file, project_files
     from trawl.scrapy_names.moved import (
         MOVED_DEFAULTS,
         MOVED_UNUSED,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         is_disabled,
         is_moved,
         is_moved_file,
+        is_moved_text,
         renamed,
     )
     from trawl.scrapy_names.names import (
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
     from trawl.scrapy_names.settings import is_felt, is_foreign_setting, key_advice, setting_advice
 else:
     _HOMES = {
-        **dict.fromkeys(("Change", "Hint", "changes", "hint", "hint_of_file", "project_files"), "imports"),
+        **dict.fromkeys(
+            ("Change", "Edit", "Hint", "changes", "edited", "hint", "hint_of_file", "project_files"), "imports"
+        ),
         **dict.fromkeys(("GUIDE", "MOVED", "REPLACEMENTS", "class_advice", "name_advice", "place"), "names"),
         "plugin_advice": "names",
         **dict.fromkeys(("is_felt", "is_foreign_setting", "key_advice", "setting_advice"), "settings"),
@@ -60,11 +63,13 @@ __all__ = [
     "MOVED_UNUSED",
     "REPLACEMENTS",
     "Change",
+    "Edit",
     "Hint",
     "Unsupported",
     "changes",
     "class_advice",
     "disabled_by",
+    "edited",
     "hint",
     "hint_of_file",
     "is_disabled",
@@ -72,6 +77,7 @@ __all__ = [
     "is_foreign_setting",
     "is_moved",
     "is_moved_file",
+    "is_moved_text",
     "key_advice",
     "name_advice",
     "place",

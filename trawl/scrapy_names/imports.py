@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -31,10 +32,43 @@ from trawl.scrapy_names.names import (
 )
 from trawl.user_files import is_user_file
 
-__all__ = ["Change", "Hint", "changes", "hint", "hint_of_file", "project_files"]
+__all__ = ["Change", "Edit", "Hint", "changes", "edited", "hint", "hint_of_file", "project_files"]
 
 _OURS = Path(__file__).parents[1]
 _ROOTS = ("scrapy", "trawl", "twisted")
+
+
+@attrs.frozen(order=True)
+class Edit:
+    """A place in a file, and its new text.
+
+    Attributes:
+        start: The line, from 1, and the column in bytes, from 0.
+        end: The line and column after the last byte.
+        text: The new text.
+    """
+
+    start: tuple[int, int]
+    end: tuple[int, int]
+    text: str
+
+    @classmethod
+    def of(cls, node: Any, text: str) -> Edit:
+        """Return the edit that replaces a node of the syntax tree."""
+        return cls((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset), text)
+
+
+def edited(source: str, edits: Iterable[Edit]) -> str:
+    """Return the text of a file after ``edits``. Of overlapping edits, only the last is made."""
+    lines = source.encode().splitlines(keepends=True)
+    limit = (len(lines) + 1, 0)
+    for edit in sorted(edits, reverse=True):
+        if edit.end > limit:
+            continue
+        (first, left), (last, right) = edit.start, edit.end
+        lines[first - 1 : last] = [lines[first - 1][:left] + edit.text.encode() + lines[last - 1][right:]]
+        limit = edit.start
+    return b"".join(lines).decode()
 
 
 @attrs.frozen(order=True)
@@ -46,12 +80,21 @@ class Change:
         before: The import as it is written, joined to one line.
         after: The new lines; empty if no import remains.
         words: A sentence of advice for each name that trawl does not have.
+        rest: The import of the names that trawl does not have, which a person must replace; "" for none.
+        edit: The place of the import. Its text is "".
     """
 
     line: int
     before: str
     after: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    rest: str = attrs.field(default="", eq=False)
+    edit: Edit | None = attrs.field(default=None, eq=False)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the import, or a part of it, can be replaced without a person's decision."""
+        return bool(self.after) or not self.words
 
     def __str__(self) -> str:
         change = f'change "{self.before}" to "{"; ".join(self.after)}"' if self.after else f'take out "{self.before}"'
@@ -70,19 +113,44 @@ def changes(source: str, *, is_whole: bool = False) -> list[Change]:
         ValueError: If the text contains a null byte.
     """
     tree = ast.parse(source)
-    nodes = ast.walk(tree) if is_whole else _unconditional(tree)
-    return sorted(change for node in nodes if (change := _change(node)) is not None)
+    used = _used_names(tree)
+    found = [(_change(node, used), node) for node in _imports(tree, is_whole=is_whole)]
+    return sorted(attrs.evolve(change, edit=Edit.of(node, "")) for change, node in found if change is not None)
 
 
-def _unconditional(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes below a node, including its functions, but not the nodes inside ``if`` and ``try``."""
+def _imports(node: ast.AST, *, is_whole: bool) -> Iterator[ast.AST]:
+    """Yield the nodes below a node, including its functions.
+
+    Nodes inside ``if`` and ``try`` are only included on request, and never if the statement also imports trawl: its
+    code already works with both.
+    """
     yield node
     for part in ast.iter_child_nodes(node):
-        if isinstance(part, ast.stmt) and not isinstance(part, ast.If | ast.Try | ast.TryStar):
-            yield from _unconditional(part)
+        is_conditional = isinstance(part, ast.If | ast.Try | ast.TryStar)
+        if not isinstance(part, ast.stmt | ast.ExceptHandler | ast.match_case):
+            continue
+        if not is_conditional or (is_whole and not any(map(_is_of_trawl, ast.walk(part)))):
+            yield from _imports(part, is_whole=is_whole)
 
 
-def _change(node: ast.AST) -> Change | None:
+def _is_of_trawl(node: ast.AST) -> bool:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+    return any(name.partition(".")[0] == "trawl" for name in names)
+
+
+def _used_names(tree: ast.Module) -> frozenset[str] | None:
+    """Return the names that a file uses, also in strings; None if it only imports, for other files."""
+    if all(isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) for node in tree.body):
+        return None
+    nodes = list(ast.walk(tree))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return frozenset(
+        names | {node.value for node in nodes if isinstance(node, ast.Constant) and type(node.value) is str}
+    )
+
+
+def _change(node: ast.AST, used: frozenset[str] | None) -> Change | None:
     if isinstance(node, ast.Import):
         for alias in node.names:
             if why := plugin_advice(alias.name):
@@ -94,11 +162,13 @@ def _change(node: ast.AST) -> Change | None:
         lines = [f"import {', '.join(kept)}"] if kept else []
         parts = [_imported(alias) for alias in wanted]
         lines += dict.fromkeys(line for line, _ in parts if line)
-        return Change(node.lineno, ast.unparse(node), tuple(lines), tuple(words for _, words in parts if words))
+        rest = [_as(alias.name, alias.asname) for alias, (line, _) in zip(wanted, parts, strict=True) if not line]
+        words = tuple(words for _, words in parts if words)
+        return Change(node.lineno, ast.unparse(node), tuple(lines), words, f"import {', '.join(rest)}" if rest else "")
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:
         root, _, module = node.module.partition(".")
         if root in _ROOTS:
-            return _from(node, root, module)
+            return _from(node, root, module, used)
         if why := plugin_advice(root):
             return Change(node.lineno, ast.unparse(node), (), (why,))
     return None
@@ -116,8 +186,12 @@ def _imported(alias: ast.alias) -> tuple[str, str]:
     return f"import {_as(f'trawl.{module}'.rstrip('.'), alias.asname)}", ""
 
 
-def _from(node: ast.ImportFrom, root: str, module: str) -> Change | None:
-    """Return the change to ``from scrapy.MODULE import ...``; None for a correct import from trawl."""
+def _from(node: ast.ImportFrom, root: str, module: str, used: frozenset[str] | None) -> Change | None:
+    """Return the change to ``from scrapy.MODULE import ...``; None for a correct import from trawl.
+
+    A name that trawl does not have is left out without advice if the file does not use it.
+    """
+    rest: list[str] = []
     found: dict[str, list[str]] = {}
     words: list[str] = []
     is_right = root == "trawl"
@@ -126,7 +200,12 @@ def _from(node: ast.ImportFrom, root: str, module: str) -> Change | None:
         wanted = "" if alias.name == "*" else alias.name
         where: Place | None = (as_written(module, wanted) if root == "trawl" else None) or place_in(module, wanted)
         if where is None:
-            words.append(_words(root, module, alias.name))
+            said = _words(root, module, alias.name)
+            if used is not None and said and (alias.asname or alias.name) not in used and alias.name != "*":
+                is_right = False
+                continue
+            words.append(said)
+            rest.append(_as(alias.name, alias.asname))
             continue
         home, name = where
         is_right = is_right and (home, name or "*") == (node.module, alias.name)
@@ -135,7 +214,8 @@ def _from(node: ast.ImportFrom, root: str, module: str) -> Change | None:
     if is_right and not words:
         return None
     lines = tuple(f"from {home} import {', '.join(names)}" for home, names in found.items())
-    return Change(node.lineno, ast.unparse(node), lines, tuple(dict.fromkeys(words)))
+    kept = f"from {node.module} import {', '.join(rest)}" if rest else ""
+    return Change(node.lineno, ast.unparse(node), lines, tuple(dict.fromkeys(words)), kept)
 
 
 def _words(root: str, module: str, name: str) -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "is_disabled",
     "is_moved",
     "is_moved_file",
+    "is_moved_text",
     "renamed",
 ]
 
@@ -61,22 +62,30 @@ def is_moved(spider_class: type) -> bool:
 
 
 def _is_moved(module: ModuleType) -> bool:
-    return vars(module).get("scrapy") is sys.modules["trawl"] or _imports_face(getattr(module, "__file__", None))
+    if vars(module).get("scrapy") is sys.modules["trawl"]:
+        return True
+    with suppress(OSError, UnicodeDecodeError):
+        return _imports_face(Path(getattr(module, "__file__", None) or "").read_text("utf-8"))
+    return False
 
 
 def is_moved_file(path: str) -> bool:
     """Return whether the imports of a file show that it was written for Scrapy, without running it."""
     with suppress(OSError, UnicodeDecodeError):
-        return bool(_AS_SCRAPY.search(Path(path).read_text("utf-8"))) or _imports_face(path)
+        return is_moved_text(Path(path).read_text("utf-8"))
     return False
 
 
-def _imports_face(file: str | None) -> bool:
+def is_moved_text(text: str) -> bool:
+    """Return whether the imports in the text of a file show that it was written for Scrapy."""
+    return bool(_AS_SCRAPY.search(text)) or _imports_face(text)
+
+
+def _imports_face(text: str) -> bool:
     """Return whether a file imports one of :data:`FACES`. The names in a loaded module do not show their origin."""
     try:
-        text = Path(file or "").read_text("utf-8")
         nodes = list(ast.walk(ast.parse(text))) if _NAMES_FACE.search(text) else []
-    except (OSError, SyntaxError, ValueError):  # the code is compiled, in an archive, or typed at a prompt
+    except (SyntaxError, ValueError):
         return False
     sources = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}

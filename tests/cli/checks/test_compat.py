@@ -62,7 +62,7 @@ REAL = "header values are str, which equal their bytes; this needs real bytes: w
         ("self.crawler.get_extension(int)", "crawler.get_extension is not here: keep a reference"),
         (
             "from scrapy.shell import inspect_response",
-            'take out "from scrapy.shell import inspect_response": ',
+            'take out "from scrapy.shell import inspect_response"',
         ),
         ("dict(response.headers)", "dict(headers) has one value for each name"),
         ("self.crawler.engine.crawl(Request(response.url))", "engine.crawl() is for receivers of spider_idle"),

@@ -3,6 +3,8 @@
 The checks read the spider's file, the files of the classes that its settings name, and the modules of the project that
 these files import. Each rule is about one difference from Scrapy that remains in moved crawls, and reports every line
 that the difference affects. ``_Reader`` contains all rules and visits each file once.
+
+Length: one visitor has a method for each kind of code, with the sentences that it reports.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ from typing import Any
 from w3lib.url import safe_url_string
 
 from trawl.address_guard import AddressGuard
-from trawl.cli.checks.scrapy_only import asyncio_uses, is_bytes, is_of_headers
+from trawl.cli.checks.scrapy_only import Finding, asyncio_uses, by_position, is_bytes, is_of_headers, wrong_calls
 from trawl.cli.checks.source import REQUESTS, CheckMessage, SpiderSource
 from trawl.errors import PartLoadError, SettingsError
 from trawl.http.url import lacks_path, normalize_url, without_fragment
-from trawl.scrapy_names import GUIDE, MOVED, Unsupported, changes, name_advice, project_files
+from trawl.scrapy_names import GUIDE, MOVED, Edit, Unsupported, changes, name_advice, project_files
 from trawl.settings import DEFAULT, MOVED_DEFAULT, Settings, line_of
 from trawl.settings.load import PART_LISTS
 from trawl.spiders import Spider
 from trawl.spiders.crawler import Crawler, CrawlerEngine
 from trawl.throttling.configuration import load_object
 
-__all__ = ["check_compat", "check_file"]
+__all__ = ["check_compat", "check_file", "check_text"]
 
 _CLASSES = ("DUPEFILTER_CLASS", "REQUEST_FINGERPRINTER_CLASS")
 
@@ -116,8 +118,6 @@ _OWN_NETWORK = (
 _NO_VALUE_ERROR = (
     "Request() raises no ValueError for mailto:, javascript: or tel:, which are dropped and counted; follow() does"
 )
-_POSITIONAL = 2
-_BY_KEYWORD = "{name}() takes only url and callback as positional arguments; pass the rest by keyword"
 _NOT_OFFSITE = "download() also fetches from sites outside allowed_domains; in Scrapy it raises IgnoreRequest"
 _NAME_OF_ERROR = "errors have other names and messages in trawl: for example, CannotResolveHostError is NameNotResolved"
 
@@ -165,15 +165,27 @@ def check_file(
     """
     try:
         text = Path(path).read_text("utf-8")
-        tree = ast.parse(text)
         imports = changes(text)
+        found = check_text(text, settings, forbids, lists_redirects=lists_redirects, guards=guards)
     except (OSError, SyntaxError, ValueError):
         return
     yield from (CheckMessage(path, change.line, str(change)) for change in imports)
-    yield from (CheckMessage(path, *found) for found in asyncio_uses(tree))
+    yield from (CheckMessage(path, *each) for each in found)
+
+
+def check_text(
+    text: str, settings: Settings, forbids: str = "", *, lists_redirects: bool = False, guards: bool = False
+) -> list[Finding]:
+    """Return the findings of :func:`check_file` in the text of a file, without its imports.
+
+    Raises:
+        SyntaxError: If the text is not valid Python.
+        ValueError: If the text contains a null byte.
+    """
+    tree = ast.parse(text)
     reader = _Reader(tree, settings, forbids, lists_redirects=lists_redirects, guards=guards)
     reader.visit(tree)
-    yield from (CheckMessage(path, *found) for found in reader.found)
+    return [*((line, words, True, ()) for line, words in asyncio_uses(tree)), *reader.found]
 
 
 def _parts(settings: Settings) -> Iterator[Any]:
@@ -225,7 +237,7 @@ class _Reader(ast.NodeVisitor):
     """Reads one file.
 
     Attributes:
-        found: The lines to report, each with the difference and whether the code must be changed.
+        found: The lines to report.
     """
 
     def __init__(
@@ -237,7 +249,7 @@ class _Reader(ast.NodeVisitor):
         lists_redirects: bool = False,
         guards: bool = False,
     ) -> None:
-        self.found: list[tuple[int, str, bool]] = []
+        self.found: list[Finding] = []
         self._guards = guards
         self._settings = settings
         self._forbids = forbids
@@ -258,8 +270,8 @@ class _Reader(ast.NodeVisitor):
         self._hears_idle = any(getattr(node, "attr", getattr(node, "value", "")) == "spider_idle" for node in nodes)
         self._settings_names = _assigned(nodes, lambda value: _dotted(value)[-2:] == ["crawler", "settings"])
 
-    def _tell(self, node: Any, words: str, *, is_wrong: bool = False) -> None:
-        self.found.append((node.lineno, words, is_wrong))
+    def _tell(self, node: Any, words: str, *, is_wrong: bool = False, edits: tuple[Edit, ...] = ()) -> None:
+        self.found.append((node.lineno, words, is_wrong, edits))
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Check a function, after collecting its variables that hold header values."""
@@ -378,6 +390,7 @@ class _Reader(ast.NodeVisitor):
                 self._tell(node, _ALL_STATISTICS)
             if function.attr == "join" and is_bytes(function.value) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B, is_wrong=True)
+        self.found.extend(wrong_calls(node))
         if _last(function) in REQUESTS or _last(function) == "follow":
             self._request(node)
         if _last(function) == "type" and len(node.args) == 1 and _last(node.args[0]) == "response":
@@ -387,7 +400,8 @@ class _Reader(ast.NodeVisitor):
         first = node.args[0] if node.args else None
         is_of_message = isinstance(first, ast.Attribute) and _last(first.value) != "self"  # exclude self.headers
         if _last(function) == "dict" and is_of_message and _last(first) == "headers":
-            self._tell(node, _ONE_VALUE, is_wrong=True)
+            end = Edit.of(first, "").end
+            self._tell(node, _ONE_VALUE, is_wrong=True, edits=(Edit(end, end, ".items()"),))
         self.generic_visit(node)
 
     def _of_the_crawl(self, node: ast.Call, function: ast.Attribute) -> None:
@@ -407,8 +421,8 @@ class _Reader(ast.NodeVisitor):
         """Check the arguments of a new request."""
         for each in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]:
             self._url(each)
-        if len(node.args) > _POSITIONAL:
-            self._tell(node, _BY_KEYWORD.format(name=_last(node.func)), is_wrong=True)
+        if _last(node.func) == "follow":
+            self.found.extend(by_position(node, "follow"))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Look for Scrapy's names that trawl does not have, such as ``scrapy.shell.inspect_response``."""

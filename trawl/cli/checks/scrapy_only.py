@@ -5,9 +5,24 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from trawl.cli.checks.source import REQUESTS, CheckMessage, Function, SpiderSource
+import attrs
 
-__all__ = ["asyncio_advice", "asyncio_uses", "check_scrapy_only", "is_bytes", "is_of_headers", "own_nodes"]
+from trawl.cli.checks.source import REQUESTS, CheckMessage, Function, SpiderSource
+from trawl.scrapy_names import Edit
+
+__all__ = [
+    "Finding",
+    "asyncio_advice",
+    "asyncio_uses",
+    "by_position",
+    "check_scrapy_only",
+    "is_bytes",
+    "is_of_headers",
+    "own_nodes",
+    "wrong_calls",
+]
+
+_POSITIONAL = 2
 
 _SPIDERS = frozenset({"self", "spider"})
 
@@ -27,7 +42,8 @@ def check_scrapy_only(source: SpiderSource, *, is_moved: bool = False) -> Iterat
             yield CheckMessage(method.path, method.node.lineno, "close() is never called; name it closed(self, reason)")
         for node in ast.walk(method.node):
             if isinstance(node, ast.Call):
-                messages = [*_wrong(node), *(() if is_moved else _taken_for_bytes(node))]
+                yield from (CheckMessage(method.path, *found) for found in wrong_calls(node))
+                messages = [] if is_moved else list(_taken_for_bytes(node))
             elif isinstance(node, ast.Compare) and not is_moved:
                 messages = list(_compared_with_bytes(node))
             else:
@@ -73,20 +89,49 @@ def _are_headers(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "headers"
 
 
-def _wrong(call: ast.Call) -> Iterator[str]:
+Finding = tuple[int, str, bool, tuple[Edit, ...]]
+"""The line, the message, whether the code must be changed, and the changes if they are certain."""
+
+_PARAMETERS = (
+    *("url", "callback", "method", "headers", "body", "cookies", "meta", "encoding", "priority", "dont_filter"),
+    *("errback", "flags", "cb_kwargs"),
+)
+"""The parameters of Scrapy's Request, in order."""
+
+_OF_FOLLOW = (*_PARAMETERS[:11], "cb_kwargs", "flags")
+
+
+def wrong_calls(call: ast.Call) -> Iterator[Finding]:
+    """Yield what is wrong with a call, in a native spider too."""
     function = call.func
+    line = call.lineno
     if isinstance(function, ast.Attribute) and function.attr == "body_as_unicode":
-        yield "body_as_unicode() does not exist; use response.text"
+        text = attrs.evolve(Edit.of(call, ".text"), start=Edit.of(function.value, "").end)
+        yield line, "body_as_unicode() does not exist; use response.text", True, (text,)
     name = _name_of(function)
-    given = {keyword.arg for keyword in call.keywords}
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
     first = call.args[0] if call.args else None
     if name == "Selector" and ("response" in given or (isinstance(first, ast.Name) and first.id == "response")):
-        yield "Selector does not accept a response; use response.selector"
+        page = first or given.get("response")
+        is_alone = len(call.args) + len(call.keywords) == 1 and isinstance(page, ast.Name)
+        edits = (Edit.of(call, f"{ast.unparse(page)}.selector"),) if page is not None and is_alone else ()
+        yield line, "Selector does not accept a response; use response.selector", True, edits
     if name in REQUESTS:
         if "flags" in given:
-            yield f"{name}() does not support 'flags'; use meta instead"
-        if len(call.args) > 2:
-            yield f"{name}() takes only url and callback as positional arguments; pass the rest by keyword"
+            yield line, f"{name}() does not support 'flags'; use meta instead", True, ()
+        yield from by_position(call, name)
+
+
+def by_position(call: ast.Call, name: str) -> Iterator[Finding]:
+    """Yield a finding if a request has more positional arguments than its URL and its callback."""
+    if len(call.args) <= _POSITIONAL:
+        return
+    names = _OF_FOLLOW if name == "follow" else _PARAMETERS
+    words = f"{name}() takes only url and callback as positional arguments; pass the rest by keyword"
+    is_certain = len(call.args) <= len(names) and not any(isinstance(each, ast.Starred) for each in call.args)
+    pairs = list(zip(names, call.args, strict=False))[_POSITIONAL:] if is_certain else []
+    places = [((each.lineno, each.col_offset), f"{parameter}=") for parameter, each in pairs]
+    yield call.lineno, words, True, tuple(Edit(place, place, text) for place, text in places)
 
 
 def is_bytes(node: ast.expr) -> bool:

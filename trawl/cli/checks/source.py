@@ -11,6 +11,8 @@ from pathlib import Path
 
 import attrs
 
+from trawl.scrapy_names import Edit
+
 __all__ = ["PLACEHOLDER", "REQUESTS", "CheckMessage", "Function", "Method", "SpiderSource", "placeholder_words"]
 
 
@@ -23,12 +25,14 @@ class CheckMessage:
         line: The line in the file, from 1; 0 if ``path`` is another source of settings and not a file.
         message: One sentence.
         is_wrong: Whether the code must be changed. False if it only behaves differently than in Scrapy.
+        edits: The changes to the file, if no decision of a person is needed.
     """
 
     path: str
     line: int
     message: str
     is_wrong: bool = True
+    edits: tuple[Edit, ...] = attrs.field(default=(), eq=False, repr=False)
 
     def __str__(self) -> str:
         shown = self.path

@@ -1,0 +1,230 @@
+"""``trawl move``: a Scrapy project is changed where that is certain, and what is left is told."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from trawl.cli import main
+
+SPIDER = """import scrapy
+from scrapy.http import Request, XmlRpcRequest
+from scrapy.utils.log import configure_logging
+
+
+class Books(scrapy.Spider):
+    name = "books"
+    start_urls = ["http://a.example/"]
+
+    def parse(self, response):
+        yield {"headers": dict(response.headers), "body": response.body_as_unicode()}
+        yield Request(response.urljoin("/b"), self.parse, "POST", {"X": "1"}, body=b"x")
+        yield XmlRpcRequest("http://a.example/rpc", methodname="m")
+"""
+
+SETTINGS = """import os
+from scrapy.utils.reqser import request_to_dict
+
+BOT_NAME = "shop"
+SPIDER_MODULES = ["shop.spiders"]
+ROBOTSTXT_OBEY = False
+DOWNLOAD_DELAY = float(os.environ.get("SHOP_DELAY", "0.5"))
+ADDONS = {"shop.parts.Addon": 300}
+"""
+
+FILES = {
+    "scrapy.cfg": "[settings]\ndefault = shop.settings\n",
+    "shop/__init__.py": "",
+    "shop/settings.py": SETTINGS,
+    "shop/spiders/__init__.py": "",
+    "shop/spiders/books.py": SPIDER,
+    "shop/plain.py": "import json\n",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write(tmp_path, FILES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text.encode())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*") if ".git" not in path.parts
+    }
+
+
+def moved(text: str, tmp_path: Path, *options: str) -> str:
+    """The text of a file after ``trawl move FILE --write``."""
+    path = tmp_path / "one.py"
+    path.write_bytes(text.encode())
+    assert main(["move", str(path), "--write", *options]) == 0
+    return path.read_bytes().decode()
+
+
+def test_the_changes_are_shown_and_nothing_is_written(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = contents(project)
+    assert main(["move", "shop"]) == 0
+    out = capsys.readouterr().out
+    assert contents(project) == before
+    for line in (
+        "--- shop/spiders/books.py",
+        "-import scrapy",
+        "+import trawl as scrapy",
+        "+from trawl.http import Request",
+        '+        yield {"headers": dict(response.headers.items()), "body": response.text}',
+        "--- /dev/null",
+        "+SCRAPY_COMPAT = true",
+        "3 files to change; --write writes the changes",
+    ):
+        assert line in out.splitlines()
+
+
+def test_a_project_is_written_and_a_second_move_changes_nothing(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["move", "shop", "--write"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("wrote")] == [
+        "wrote shop/settings.py",
+        "wrote shop/spiders/books.py",
+        "wrote pyproject.toml",
+    ]
+    assert (project / "shop/spiders/books.py").read_text("utf-8") == SPIDER.replace(
+        "import scrapy\nfrom scrapy.http import Request, XmlRpcRequest\n"
+        "from scrapy.utils.log import configure_logging\n",
+        "import trawl as scrapy\nfrom trawl.http import Request\nfrom scrapy.http import XmlRpcRequest\n"
+        "from trawl.utils.log import configure_logging\n",
+    ).replace("response.headers)", "response.headers.items())").replace("body_as_unicode()", "text").replace(
+        '"POST", {"X"', 'method="POST", headers={"X"'
+    )
+    assert "request_to_dict" not in (project / "shop/settings.py").read_text("utf-8")  # nothing uses it
+    table = (project / "pyproject.toml").read_text("utf-8")
+    assert "DOWNLOAD_DELAY = 0.5\n" in table
+    written = contents(project)
+    assert main(["move", "shop", "--write"]) == 0
+    assert contents(project) == written
+    assert capsys.readouterr().out.splitlines()[-1] == "nothing to change"
+
+
+def test_what_a_person_decides_is_told_with_place_reason_and_link(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide = "docs/howto/coming-from-scrapy.md"
+    for _ in range(2):  # a second move tells it again
+        assert main(["move", ".", "--write"]) == 0
+        told = capsys.readouterr().out.partition("Decide yourself:\n")[2].splitlines()
+        assert any(line.startswith("shop/spiders/books.py:3: ") and f"({guide}#what-is-what)" in line for line in told)
+        assert "shop/settings.py:6: DOWNLOAD_DELAY has the value that the environment gave now" in "\n".join(told) or _
+        assert (
+            f"pyproject.toml:7: ADDONS: there are no add-ons: set what their update_settings() sets ({guide}#settings)"
+            in told
+        )
+        assert not any("BOT_NAME" in line for line in told)
+
+
+def test_files_with_uncommitted_changes_are_left_alone_unless_one_says_so(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def git(*words: str) -> None:
+        names = ("-c", "user.name=a", "-c", "user.email=a@a.example")
+        subprocess.run(["git", *names, *words], cwd=project, check=True, capture_output=True)
+
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "x")
+    (project / "shop/spiders/books.py").write_text(f"{SPIDER}# mine\n", "utf-8")
+    assert main(["move", "shop", "--write"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err == (
+        "trawl: shop/spiders/books.py has uncommitted changes and is not written; commit them, or add --dirty\n"
+    )
+    assert "wrote shop/settings.py" in captured.out
+    assert (project / "shop/spiders/books.py").read_text("utf-8") == f"{SPIDER}# mine\n"
+    assert main(["move", "shop", "--write", "--dirty"]) == 0
+    assert "import trawl as scrapy" in (project / "shop/spiders/books.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("import scrapy; x = 1\n", "import trawl as scrapy; x = 1\n"),
+        ("import os, scrapy\r\nx = 1\r\n", "import os\r\nimport trawl as scrapy\r\nx = 1\r\n"),
+        (
+            "def f():\n    import scrapy  # late\n    return scrapy\n",
+            "def f():\n    import trawl as scrapy  # late\n    return scrapy\n",
+        ),
+        (
+            "from scrapy.selector import (\n    Selector,\n)\nfrom scrapy.http import Request as R\n"
+            "x = 'é'; R, Selector\n",
+            "from trawl.selector import Selector\nfrom trawl.http import Request as R\nx = 'é'; R, Selector\n",
+        ),
+        ("if x:\n    from scrapy.shell import Shell\n", "if x:\n    pass\n"),
+        ("from scrapy.shell import Shell\nx = 1\n", "x = 1\n"),
+        (
+            "try:\n    import trawl as scrapy\nexcept ImportError:\n    import scrapy\n",
+            "try:\n    import trawl as scrapy\nexcept ImportError:\n    import scrapy\n",
+        ),
+        ("import scrapy\ns = scrapy.Selector(response)\n", "import trawl as scrapy\ns = response.selector\n"),
+        (
+            "import scrapy\nr = response.follow(u, f, 'POST')\n",
+            "import trawl as scrapy\nr = response.follow(u, f, method='POST')\n",
+        ),
+    ],
+)
+def test_an_edit_keeps_the_rest_of_its_file(before: str, after: str, tmp_path: Path) -> None:
+    assert moved(before, tmp_path) == after
+    assert moved(after, tmp_path) == after
+
+
+def test_code_for_both_imports_from_what_runs_it(tmp_path: Path) -> None:
+    text = "import json\nimport scrapy\nfrom scrapy.spiders import CrawlSpider\nprint(scrapy, CrawlSpider, json)\n"
+    both = moved(text, tmp_path, "--both")
+    assert both == (
+        'import json\nimport sys\n\nif "trawl" in sys.modules:\n    import trawl as scrapy\n'
+        "    from trawl.spiders import CrawlSpider\nelse:\n    import scrapy\n"
+        "    from scrapy.spiders import CrawlSpider\n"
+        "print(scrapy, CrawlSpider, json)\n"
+    )
+    assert moved(both, tmp_path, "--both") == both
+    assert moved(both, tmp_path) == both
+
+
+def test_settings_that_cannot_be_read_and_files_that_cannot_be_parsed_are_told(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(project, {"shop/settings.py": "import nothing_like_it\n", "shop/old.py": "print 'x'\n"})
+    assert main(["move", "shop", "--write"]) == 0
+    out = capsys.readouterr().out
+    assert "shop/settings.py:1: the settings can't be read: ModuleNotFoundError" in out
+    assert "shop/old.py:1: it can't be parsed: " in out
+    assert not (project / "pyproject.toml").exists()
+
+
+def test_settings_of_the_project_are_kept(project: Path) -> None:
+    write(project, {"pyproject.toml": "[project]\nname = 'shop'\n"})
+    assert main(["move", ".", "--write"]) == 0
+    text = (project / "pyproject.toml").read_text("utf-8")
+    assert text.startswith("[project]\nname = 'shop'\n\n[tool.trawl]\nSCRAPY_COMPAT = true\n")
+    write(project, {"pyproject.toml": "[tool.trawl]\nRETRY_TIMES = 3\n"})
+    assert main(["move", ".", "--write"]) == 0
+    assert (project / "pyproject.toml").read_text("utf-8") == "[tool.trawl]\nRETRY_TIMES = 3\n"
+
+
+def test_spiders_whose_imports_show_nothing_are_moved_by_a_setting(tmp_path: Path) -> None:
+    text = "from scrapy import Request, Spider\nclass A(Spider):\n    name = 'a'\n"
+    assert moved(text, tmp_path).startswith("from trawl import Request, Spider\n")
+    assert (tmp_path / "pyproject.toml").read_text("utf-8").startswith("[tool.trawl]\nSCRAPY_COMPAT = true\n")
+
+
+def test_a_place_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["move", str(tmp_path / "none")]) == 2
+    assert "no such file or folder" in capsys.readouterr().err

@@ -1,0 +1,359 @@
+"""The command ``trawl move``: changes a project that was written for Scrapy so that it runs on trawl.
+
+It makes the edits that ``trawl check`` prints, if they are certain, and writes the settings that ``trawl settings
+--move`` prints. What a person must decide is listed at the end, with file and line. A second run changes nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import difflib
+import re
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from io import BytesIO
+from pathlib import Path
+from types import ModuleType
+
+import attrs
+import typer
+
+from trawl.cli import FAILED, OK
+from trawl.cli.checks.compat import check_text
+from trawl.cli.list import files_in, find_spiders
+from trawl.cli.settings import lines_of, to_toml
+from trawl.errors import SettingsError, UsageError
+from trawl.observe import printable
+from trawl.scrapy_names import Change, Edit, changes, edited, is_felt, is_moved_text, setting_advice
+from trawl.settings import Layer, Settings, load, of_project
+from trawl.tracebacks import describe_error
+
+__all__ = ["move_command"]
+
+_GUIDE = "docs/howto/coming-from-scrapy.md"
+
+_PLAIN = "pyproject.toml"
+
+
+@attrs.frozen(order=True)
+class Decision:
+    """What a person must decide.
+
+    Attributes:
+        path: The file.
+        line: The line in the moved file, from 1.
+        reason: The difference, and what to write.
+        section: The section of the guide.
+    """
+
+    path: str
+    line: int
+    reason: str
+    section: str = "what-is-different-and-why"
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.reason} ({_GUIDE}#{self.section})"
+
+
+@attrs.frozen
+class _File:
+    """A file, and its text before and after the move.
+
+    Attributes:
+        path: The file.
+        before: The text; "" for a new file.
+        after: The text after the move.
+        encoding: The encoding of the file.
+    """
+
+    path: Path
+    before: str
+    after: str
+    encoding: str = "utf-8"
+
+    def diff(self) -> str:
+        """Return the change as a unified diff."""
+        name = _shown(self.path)
+        before, after = (text.splitlines(keepends=True) for text in (self.before, self.after))
+        lines = difflib.unified_diff(before, after, name if self.before else "/dev/null", name)
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def move_command(
+    place: str, *, writes: bool = False, takes_uncommitted: bool = False, is_for_both: bool = False
+) -> int:
+    """Show the changes to a project, or make them, and list the decisions that are left.
+
+    Args:
+        place: The folder of the project or of its package, or a single file.
+        writes: Whether to write the files. Otherwise, the changes are shown as a diff.
+        takes_uncommitted: Whether to write files that have changes which are not committed to git.
+        is_for_both: Whether the code must still work with Scrapy.
+
+    Returns:
+        The exit status: FAILED if a file was not written because of uncommitted changes, otherwise OK.
+
+    Raises:
+        UsageError: If there is no such file or folder.
+    """
+    root = Path(place)
+    if not root.exists():
+        raise UsageError(f"{place}: no such file or folder; give the folder of a project, or a file")
+    decisions: list[Decision] = []
+    paths = [root] if root.is_file() else list(files_in(root))
+    files = [file for path in paths if (file := _moved(path, decisions, is_for_both=is_for_both)) is not None]
+    settings, tables = _settings(root, files, decisions)
+    for file in files:
+        decisions += _differences(file, settings)
+    changed = [file for file in (*files, *tables) if file.before != file.after]
+    kept = [] if takes_uncommitted or not writes else _uncommitted(root, [file.path for file in changed])
+    for file in changed:
+        if not writes:
+            typer.echo(file.diff(), nl=False)
+        elif file.path.resolve() in kept:
+            words = "has uncommitted changes and is not written; commit them, or add --dirty"
+            typer.echo(f"trawl: {printable(_shown(file.path))} {words}", err=True)
+        else:
+            file.path.write_bytes(file.after.encode(file.encoding))
+            typer.echo(f"wrote {printable(_shown(file.path))}")
+    _tell_end(decisions, len(changed), writes=writes)
+    return FAILED if kept else OK
+
+
+def _tell_end(decisions: Sequence[Decision], number: int, *, writes: bool) -> None:
+    """Print what is left to do."""
+    if decisions:
+        typer.echo("\nDecide yourself:")
+    for decision in sorted(set(decisions)):
+        typer.echo(printable(str(decision)))
+    if not number:
+        typer.echo("nothing to change")
+    elif not writes:
+        typer.echo(f"\n{number} file{'' if number == 1 else 's'} to change; --write writes the changes")
+
+
+def _shown(path: Path) -> str:
+    with suppress(ValueError):
+        return str(path.resolve().relative_to(Path.cwd()))
+    return str(path)
+
+
+def _read(path: Path) -> tuple[str, str]:
+    """Return the text of a Python file with its own line ends, and its encoding."""
+    content = path.read_bytes()
+    encoding, _ = tokenize.detect_encoding(BytesIO(content).readline)
+    return content.decode(encoding), encoding
+
+
+def _moved(path: Path, decisions: list[Decision], *, is_for_both: bool) -> _File | None:
+    """Return a file with the certain changes to its imports and calls; None if it can't be parsed."""
+    try:
+        text, encoding = _read(path)
+        found = [change for change in changes(text, is_whole=True) if change.is_certain]
+        after = edited(text, _for_both(text, found) if is_for_both else _edits(text, found))
+        if is_moved_text(after) or found:
+            after = edited(after, [edit for *_, edits in check_text(after, _moved_settings()) for edit in edits])
+        left = changes(after, is_whole=True)
+    except (SyntaxError, ValueError, LookupError) as error:
+        line = getattr(error, "lineno", None) or 1
+        decisions.append(Decision(_shown(path), line, f"it can't be parsed: {error}", "coming-from-scrapy"))
+        return None
+    decisions += [Decision(_shown(path), change.line, str(change), "what-is-what") for change in left]
+    return _File(path, text, after, encoding)
+
+
+def _edits(text: str, found: Sequence[Change]) -> Iterator[Edit]:
+    """Yield the edits of import lines. A removed import inside a block becomes ``pass``."""
+    for change in found:
+        place = change.edit
+        if place is None:
+            continue
+        lines = [*change.after, *([change.rest] if change.rest else [])]
+        first, last = place.start, place.end
+        if not lines:
+            yield attrs.evolve(place, text="pass") if first[1] else Edit(first, (last[0] + 1, 0), "")
+            continue
+        yield attrs.evolve(place, text=_joined(text, place, lines))
+
+
+def _joined(text: str, place: Edit, lines: Sequence[str]) -> str:
+    """Return statements for the place of one: on lines of their own, unless other code is on the line."""
+    written = text.encode().splitlines()
+    before, after = written[place.start[0] - 1][: place.start[1]], written[place.end[0] - 1][place.end[1] :]
+    if before.strip() or after.split(b"#")[0].strip():
+        return "; ".join(lines)
+    end = "\r\n" if "\r\n" in text else "\n"
+    return f"{end}{before.decode()}".join(lines)
+
+
+def _for_both(text: str, found: Sequence[Change]) -> Iterator[Edit]:
+    """Yield edits that import from trawl if trawl runs the file, and from Scrapy otherwise, once for adjacent lines."""
+    runs: list[list[Change]] = []
+    for change in found:
+        if change.edit is None or not change.after:
+            continue
+        last = runs[-1][-1].edit if runs else None
+        if last is not None and (last.end[0] + 1, last.start[1]) == change.edit.start:
+            runs[-1].append(change)
+        else:
+            runs.append([change])
+    has_sys = any(line.rstrip() == "import sys" for line in text.splitlines())
+    for run in runs:
+        first, last = run[0].edit, run[-1].edit
+        assert first is not None
+        assert last is not None
+        ours = [line for change in run for line in (*change.after, *([change.rest] if change.rest else []))]
+        head = [] if has_sys else ["import sys", ""]
+        scrapys = [change.before for change in run]
+        lines = [*head, 'if "trawl" in sys.modules:', *(f"    {line}" for line in ours), "else:"]
+        lines += [f"    {line}" for line in scrapys]
+        place = Edit(first.start, last.end, "")
+        yield attrs.evolve(place, text=_joined(text, place, lines))
+
+
+@cache
+def _moved_settings() -> Settings:
+    return load(Layer("moved", {"SCRAPY_COMPAT": True}))
+
+
+def _differences(file: _File, settings: Settings) -> Iterator[Decision]:
+    """Yield what a moved file does differently than in Scrapy."""
+    if not is_moved_text(file.after) and settings is _moved_settings() and file.before == file.after:
+        return  # it has nothing to do with Scrapy
+    forbids = ["robots.txt"] if settings["ROBOTSTXT_OBEY"] else []
+    forbids += ["allowed_domains"] if "allowed_domains" in file.after else []
+    for line, words, _, _ in check_text(file.after, settings, ", ".join(forbids)):
+        yield Decision(_shown(file.path), line, words)
+
+
+def _settings(root: Path, files: Sequence[_File], decisions: list[Decision]) -> tuple[Settings, list[_File]]:
+    """Return the settings of the moved project, and its files ``pyproject.toml``."""
+    sources = _settings_modules(root) if root.is_dir() else {}
+    tables: list[_File] = []
+    for path, target in sources.items():
+        moved = next((file for file in files if file.path.resolve() == path.resolve()), None)
+        text = moved.after if moved is not None else _read(path)[0]
+        table = _table(target, partial(_converted, path, text, decisions))
+        tables += [] if table is None else [table]
+    folder = root if root.is_dir() else root.parent
+    # Without settings, only the imports show that a spider is moved, and some imports show nothing.
+    is_hidden = any(file.before != file.after and not is_moved_text(file.after) for file in files)
+    if not sources and is_hidden and find_spiders(root)[0] and not of_project(folder.resolve()).values:
+        table = _table(folder / _PLAIN, lambda: to_toml({}))
+        tables += [] if table is None else [table]
+    settings = _moved_settings()
+    for table in tables:
+        found = tomllib.loads(table.after)["tool"]["trawl"]
+        own = found.get("own", {})
+        decisions += _of_table(table, own)
+        values = {name: value for name, value in found.items() if name != "own"}
+        with suppress(SettingsError):  # `trawl check` reports it
+            settings = load(Layer(_PLAIN, values, own=own), tell=lambda warning: None)
+    return settings, tables
+
+
+def _settings_modules(root: Path) -> dict[Path, Path]:
+    """Return the settings modules of a Scrapy project, each with the ``pyproject.toml`` that it becomes."""
+    config = next((folder for folder in (root, root.parent) if (folder / "scrapy.cfg").is_file()), None)
+    parser = configparser.ConfigParser()
+    named: list[str] = []
+    if config is not None:
+        with suppress(configparser.Error, UnicodeDecodeError):
+            parser.read(config / "scrapy.cfg", "utf-8")
+            named = list(dict.fromkeys(parser["settings"].values())) if parser.has_section("settings") else []
+    package = root.parent if (root / "__init__.py").is_file() else root
+    folder = package if config is None else config
+    found = [path for module in named if (path := _file_of(folder, module)) is not None]
+    if not found:
+        guessed = [folder / "settings.py", *sorted(folder.glob("*/settings.py"))]
+        found = [path for path in guessed if path.is_file() and "SPIDER_MODULES" in path.read_text("utf-8", "replace")]
+    alone = len(found) == 1
+    return {path: (folder if alone else folder / path.relative_to(folder).parts[0]) / _PLAIN for path in found}
+
+
+def _file_of(folder: Path, module: str) -> Path | None:
+    place = folder.joinpath(*module.split("."))
+    return next((path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()), None)
+
+
+def _table(path: Path, made: Callable[[], str | None]) -> _File | None:
+    """Return a ``pyproject.toml`` with ``[tool.trawl]``, which ``made`` returns unless it is there; None without it."""
+    before = path.read_text("utf-8") if path.is_file() else ""
+    if "trawl" in tomllib.loads(before).get("tool", {}):
+        return _File(path, before, before)
+    text = made()
+    if text is None:
+        return None
+    return _File(path, before, f"{before.rstrip()}\n\n{text}" if before.strip() else text)
+
+
+def _converted(path: Path, text: str, decisions: list[Decision]) -> str | None:
+    """Run the moved text of a settings module, and return its settings as TOML; None if it fails."""
+    module = ModuleType(path.stem)
+    folders = [str(folder.resolve()) for folder in path.parents if (folder / "__init__.py").is_file()]
+    parents = [str(folder.resolve()) for folder in path.parents][: len(folders) + 1]
+    names = [Path(folder).name for folder in reversed(folders)]
+    module.__dict__.update(__file__=str(path.resolve()), __package__=".".join(names))
+    before = sys.path[:]
+    sys.path[:0] = parents[-1:]
+    try:
+        exec(compile(text, str(path), "exec"), vars(module))
+    except Exception as error:
+        words = f"the settings can't be read: {describe_error(error)}; after a change, run `trawl move` again"
+        decisions.append(Decision(_shown(path), getattr(error, "lineno", None) or 1, words, "settings"))
+        return None
+    finally:
+        sys.path[:] = before
+    for name, line in _of_environment(text):
+        words = f"{name} has the value that the environment gave now: set TRAWL_{name} there instead"
+        decisions.append(Decision(_shown(path), line, words, "settings"))
+    return to_toml({name: value for name, value in vars(module).items() if name.isupper()}, lines_of(text))
+
+
+def _of_environment(text: str) -> Iterator[tuple[str, int]]:
+    """Yield name and line of each setting that is read from the environment."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Assign) and any(
+            getattr(part, "attr", getattr(part, "id", "")) in {"environ", "getenv"} for part in ast.walk(node.value)
+        ):
+            yield from (
+                (each.id, each.lineno) for each in node.targets if isinstance(each, ast.Name) and each.id.isupper()
+            )
+
+
+_COMMENT = re.compile(r"# (?P<name>[A-Z][A-Z0-9_]+)\b.*|# (is left out|a secret\?).*")
+
+
+def _of_table(table: _File, own: Mapping[str, object]) -> Iterator[Decision]:
+    """Yield the comments of a ``pyproject.toml`` that name a difference."""
+    begins = False
+    for number, line in enumerate(table.after.splitlines(), 1):
+        begins = begins or line.strip() == "[tool.trawl]"
+        found = _COMMENT.match(line) if begins else None
+        name = found["name"] if found else None
+        is_unfelt = name is not None and setting_advice(name) and not is_felt(name, own.get(name, True))
+        if found and not is_unfelt:
+            yield Decision(_shown(table.path), number, line.removeprefix("# "), "settings")
+
+
+def _uncommitted(root: Path, paths: Sequence[Path]) -> list[Path]:
+    """Return the files that differ from the last commit of git; none if git does not know the folder."""
+    folder = root if root.is_dir() else root.parent
+    try:
+        top = _git(folder, "rev-parse", "--show-toplevel").strip()
+        changed = _git(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames")
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    names = {Path(top, entry[3:]).resolve() for entry in changed.split("\0") if entry}
+    return [path.resolve() for path in paths if path.resolve() in names]
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True).stdout
