@@ -1,11 +1,12 @@
 """The checks of the project, one session each. ``nox`` runs lint, types, tests and docs, ``nox -s NAME`` runs one.
 
 Each session installs its own dependencies, so a new machine only needs ``pip install nox``. With ``nox[uv]``, the
-installation takes seconds.
+installation takes seconds. With ``SHORT=1`` in the environment, a session that takes minutes runs its short form.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -44,7 +45,15 @@ COVERING_CRAWLS = ["jobs/test_shared.py", "jobs/test_shared_scopes.py"]
 UNTRACED = ["scrapy", "servers", "test_lazy", "test_lint", "test_structure"]
 """Tests that check files, or need more than Python."""
 
-SHORT = ("-m", "not long and not scrapy and not servers and not sweep and not soak")
+IS_SHORT = os.environ.get("SHORT") == "1"
+"""Whether a session only starts, collects its tests, and passes the quickest of them. ``.ci/run`` runs this form of
+each session that it does not run completely."""
+
+SAMPLE = "test_a_concurrency_delay_slots or test_compiled or test_entry or test_pool"
+"""The tests that the short form runs after all tests were collected: some of each kind."""
+
+MONITORED = "3.13"
+"""The Python that measures coverage without slowing the tests down, but only of lines (``sys.monitoring``)."""
 
 
 def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,zstd]", editable: bool = False) -> None:
@@ -62,6 +71,21 @@ def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,
 ON_TWO_CORES = ("-n", "2", "--dist", "worksteal")
 # A server is started once per file, and most of the time is spent waiting.
 BY_FILE = ("-n", "3", "--dist", "loadfile")
+
+
+def run_tests(
+    session: nox.Session,
+    *options: str,
+    folder: str = "tests",
+    workers: Sequence[str] = ON_TWO_CORES,
+    quickest: str = SAMPLE,
+    env: dict[str, str] | None = None,
+) -> None:
+    """Run pytest: with the session's arguments, in the short form (what ``-k`` selects), or completely."""
+    wanted = session.posargs or (("-k", quickest) if IS_SHORT else workers)
+    paths = [] if any(each.startswith("tests") for each in session.posargs) else [folder]
+    session.run("pytest", *options, *wanted, *paths, env=env)
+
 
 SERVED = re.compile(r"\bmark\.servers\b")
 
@@ -106,14 +130,14 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests that need only Python, on two cores."""
     install(session, "test", editable=True)
-    session.run("pytest", *(session.posargs or ON_TWO_CORES))
+    run_tests(session)
 
 
 @nox.session(python=["3.12", "3.13"])
 def pythons(session: nox.Session) -> None:
     """Run the same tests on the other versions of Python that pyproject.toml names."""
     install(session, "test", editable=True)
-    session.run("pytest", *(session.posargs or ON_TWO_CORES))
+    run_tests(session)
 
 
 @nox.session(python="3.11")
@@ -125,7 +149,7 @@ def lowest(session: nox.Session) -> None:
     session.run("uv", "pip", "compile", "pyproject.toml", *lowest_direct, "--output-file", pins)
     session.install("-r", pins, *nox.project.dependency_groups(PYPROJECT, "test"), "-e", ".")
     # Old versions of other packages cause warnings on this Python that trawl can't fix.
-    session.run("pytest", "-W", "default", *(session.posargs or ON_TWO_CORES))
+    run_tests(session, "-W", "default")
 
 
 @nox.session
@@ -135,7 +159,8 @@ def extras(session: nox.Session) -> None:
     folder = Path(session.create_tmp()).resolve()
     shutil.rmtree(folder)
     uses = Path("tests/extras.py").resolve()
-    for extra in session.posargs or PYPROJECT["project"]["optional-dependencies"]:
+    extras = [*PYPROJECT["project"]["optional-dependencies"]]
+    for extra in session.posargs or (extras[:2] if IS_SHORT else extras):
         session.run("uv", "venv", "--quiet", str(folder / extra))
         python = str(folder / extra / "bin" / "python")
         for packages, word in ((".", "without"), (f".[{extra}]", "with")):
@@ -155,12 +180,12 @@ def compiled(session: nox.Session) -> None:
     shutil.rmtree(copy / "trawl")
     (copy / "trawl").symlink_to(str(found).strip(), target_is_directory=True)
     session.chdir(copy)
-    session.run("pytest", *(session.posargs or ON_TWO_CORES), env={"TRAWL_COMPILED": "1"})
+    run_tests(session, env={"TRAWL_COMPILED": "1"})
 
 
-@nox.session
+@nox.session(python=MONITORED if IS_SHORT else None)
 def coverage(session: nox.Session) -> None:
-    """Measure branch coverage, without whole crawls, which cover the same lines and take twice as long when traced."""
+    """Measure branch coverage (in short: of lines), without whole crawls, which cover the same lines."""
     install(session, "test", editable=True)
     # pytest's plugins import trawl before a coverage plugin would start. So coverage starts pytest, and its patch of
     # subprocess starts it first in each worker.
@@ -170,10 +195,13 @@ def coverage(session: nox.Session) -> None:
         *map(Path("tests").joinpath, COVERING_CRAWLS),
     ]
     session.run("coverage", "erase")
-    few = {"HYPOTHESIS_PROFILE": "coverage"}
-    session.run("coverage", "run", "-m", "pytest", *ON_TWO_CORES, *SHORT, *map(str, sorted(paths)), env=few)
+    env = {"HYPOTHESIS_PROFILE": "coverage"}
+    if IS_SHORT:
+        env |= {"COVERAGE_BRANCH": "false", "COVERAGE_CORE": "sysmon"}
+    wanted = ("-m", "not long and not scrapy and not servers and not sweep and not soak")
+    session.run("coverage", "run", "-m", "pytest", *ON_TWO_CORES, *wanted, *map(str, sorted(paths)), env=env)
     session.run("coverage", "combine", "--quiet")
-    session.run("coverage", "report")
+    session.run("coverage", "report", env=env)
 
 
 @nox.session
@@ -188,7 +216,7 @@ def servers(session: nox.Session) -> None:
 def scrapy(session: nox.Session) -> None:
     """Run the tests that compare trawl with Scrapy, on two cores."""
     install(session, "scrapy", editable=True)
-    session.run("pytest", "-m", "scrapy", *(session.posargs or (*ON_TWO_CORES, "tests/scrapy")))
+    run_tests(session, "-m", "scrapy", folder="tests/scrapy", quickest="test_cookies or test_fingerprints")
 
 
 @nox.session
@@ -196,22 +224,27 @@ def sweep(session: nox.Session) -> None:
     """Run the long forms of tests, for whole ranges of values. Takes minutes."""
     install(session, "test", editable=True)
     wanted = "(sweep or hypothesis) and not servers and not soak"  # hypothesis selects all tests of properties
-    long = {"HYPOTHESIS_PROFILE": "sweep"}
-    session.run("pytest", "-m", wanted, "-o", "faulthandler_timeout=1800", *session.posargs, env=long)
+    long = {"HYPOTHESIS_PROFILE": "sweep", **({"MIXTURES": "4"} if IS_SHORT else {})}
+    quickest = "test_each_of_many_mixtures"
+    run_tests(session, "-m", wanted, "-o", "faulthandler_timeout=1800", workers=(), quickest=quickest, env=long)
 
 
 @nox.session
 def stored(session: nox.Session) -> None:
     """Run the tests of the promises with a job in a simulated server. Five minutes."""
     install(session, "test", editable=True)
-    session.run("pytest", "-p", "tests.promises.in_a_store", "tests/promises", *(session.posargs or ON_TWO_CORES))
+    quickest = "test_a_concurrency_delay_slots or test_b_backoff"
+    run_tests(session, "-p", "tests.promises.in_a_store", folder="tests/promises", quickest=quickest)
 
 
 @nox.session
 def soak(session: nox.Session) -> None:
     """Crawl with every kind of fault for an hour (SOAK_SECONDS), and send a million requests (SOAK_SENDS)."""
     install(session, "test", editable=True)
-    session.run("pytest", "-m", "soak", "-s", "-o", "faulthandler_timeout=0", *session.posargs)
+    short = {"SOAK_SENDS": "2000"} if IS_SHORT else {}
+    options = ("-m", "soak", "-s", "-o", "faulthandler_timeout=0")
+    folder = "tests/soak" if IS_SHORT else "tests"
+    run_tests(session, *options, folder=folder, workers=(), quickest="million", env=short)
 
 
 @nox.session
@@ -233,17 +266,17 @@ def typing_legacy(session: nox.Session) -> None:
 @nox.session
 def release(session: nox.Session) -> None:
     """Build wheel and sdist, install each with pip in a new environment, and run a crawl there. A minute."""
-    session.install("build", "check-jsonschema", "kubernetes-validate", "twine")
+    session.install("build[uv]", "check-jsonschema", "kubernetes-validate", "twine")
     for schema, files in FILES_OF_OTHERS.items():
         session.run("check-jsonschema", "--quiet", "--builtin-schema", f"vendor.{schema}", *files)
     session.run("kubernetes-validate", "--strict", "--quiet", "examples/deploy/kubernetes.yaml")
     folder = Path(session.create_tmp()).resolve()
     shutil.rmtree(folder)
-    session.run("python", "-m", "build", "--outdir", str(folder / "dist"), silent=True)
+    session.run("python", "-m", "build", "--installer", "uv", "--outdir", str(folder / "dist"), silent=True)
     built = sorted(str(path) for path in (folder / "dist").iterdir())  # the wheel is built from the sdist
     session.run("twine", "check", "--strict", *built)
     spider = Path("examples/pydoc.py").resolve()
-    for package in built:
+    for package in built[:1] if IS_SHORT else built:
         fresh = folder / Path(package).name.removeprefix("trawl_crawler-")
         session.run("python", "-m", "venv", str(fresh))
         session.run(str(fresh / "bin" / "pip"), "install", "--quiet", package, external=True)

@@ -59,10 +59,29 @@ def test_each_extra_is_used_by_the_session_for_them() -> None:
     assert set(USES) == set(PROJECT["optional-dependencies"])
 
 
-def test_the_workflow_runs_the_gate_and_sessions_that_there_are() -> None:
+def sessions_of_nox() -> set[str]:
+    """Return the names of the sessions."""
+    body = ast.parse((ROOT / "noxfile.py").read_text("utf-8")).body
+    return {node.name.replace("_", "-") for node in body if isinstance(node, ast.FunctionDef) and node.decorator_list}
+
+
+def test_the_workflow_runs_the_gate_on_each_version_of_python_and_the_compiled_build() -> None:
     assert "run: bash .ci/run\n" in WORKFLOW
-    [listed] = re.findall(r"session: \[(.+)\]", WORKFLOW)
-    sessions = {node.name for node in ast.parse((ROOT / "noxfile.py").read_text("utf-8")).body if hasattr(node, "name")}
-    assert set(listed.split(", ")) <= sessions
+    assert "nox -s compiled\n" in WORKFLOW
+    [versions] = re.findall(r"python: \[(.+)\]", WORKFLOW)
     claimed = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
-    assert re.findall(r"^ +(3\.\d+)$", WORKFLOW, re.M) == claimed[::-1]
+    assert re.findall(r"3\.\d+", versions) == claimed
+    [listed] = re.findall(r"session: \[(.+)\]", WORKFLOW)
+    assert set(listed.split(", ")) <= sessions_of_nox()
+
+
+def test_the_workflow_pins_each_action_to_a_commit() -> None:
+    used = re.findall(r"uses: (.+)", WORKFLOW)
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []
+
+
+def test_the_gate_runs_each_session_at_least_in_its_short_form() -> None:
+    gate = (ROOT / ".ci" / "run").read_text("utf-8")
+    run = {name.removesuffix("-short") for name in re.findall(r"[\w-]+", gate)}
+    assert sessions_of_nox() - run == {"bench"}

@@ -93,7 +93,7 @@ class TestRedis(FrontierContract):
     """On a simulated store: the scripts are those that a server runs."""
 
     is_durable = True
-    examples = 10
+    examples = 5
     bounds = Bounds()
 
     @contextmanager
@@ -123,6 +123,7 @@ class TestThreeSessionsInRedis(FrontierContract):
 
     is_durable = True
     examples = 2
+    steps = 15
     bounds = Bounds()
 
     @contextmanager

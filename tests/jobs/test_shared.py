@@ -566,7 +566,7 @@ class SomeSlow(Customer):
 async def test_pages_with_shared_scopes_and_without_wait_no_longer_than_their_limits(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, processes: int
 ) -> None:
-    hosts, pages, delay = 20, 40, 0.2
+    hosts, pages, delay = 20, 20, 0.2
     scopes = {"fourth": {"delay": 0.04, "shared": True}, "third": {"quota": 40, "window": 1.0, "shared": True}}
     fleet = Fleet(tmp_path, store, THROTTLING_SCOPES=scopes, RANDOMIZE_DOWNLOAD_DELAY=False, DOWNLOAD_DELAY=delay)
     fleet.web = web(hosts=hosts, pages=pages)
@@ -712,7 +712,7 @@ async def test_limits_are_used_with_the_store_fifty_milliseconds_away(
 ) -> None:
     store.latency = 0.05
     fleet = Fleet(tmp_path, store, RANDOMIZE_DOWNLOAD_DELAY=False, CONCURRENT_REQUESTS_PER_DOMAIN=4)
-    fleet.web = web(hosts=HOSTS, pages=60)
+    fleet.web = web(hosts=HOSTS, pages=40)
     async with trio.open_nursery() as nursery:
         for number in range(2):
             nursery.start_soon(partial(fleet.work, number, feed=number == 0))

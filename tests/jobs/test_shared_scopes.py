@@ -191,7 +191,7 @@ async def test_a_delay_holds_over_all_crawls_and_is_used(
 ) -> None:
     store.latency = latency
     fleet = Fleet(web(), {"proxy a": {"delay": 1.0, "jitter": False}}, Many)
-    await fleet.run(crawls, 100.0)
+    await fleet.run(crawls, 60.0)
     gaps = fleet.gaps()
     assert min(gaps) >= 1.0 - 1e-9
     assert len(gaps) / sum(gaps) >= 0.98
@@ -226,7 +226,7 @@ async def test_a_delay_is_used_though_a_middleware_awaits_before_the_wire(
 
     scopes = {"proxy a": {"delay": 0.5, "jitter": False}}
     fleet = Fleet(web(), scopes, Many, DOWNLOADER_MIDDLEWARES={slow: 560})
-    await fleet.run(crawls, 90.0)
+    await fleet.run(crawls, 50.0)
     gaps = fleet.gaps()[5:]  # until then nobody knows how long the way to the wire takes
     assert min(gaps) >= 0.5 - 1e-9
     assert len(gaps) / sum(gaps) >= share * 2.0

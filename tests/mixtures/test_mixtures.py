@@ -22,7 +22,8 @@ def test_a_mixture_keeps_every_promise(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
-def test_each_of_many_mixtures_keeps_every_promise(seed: int, tmp_path: Path) -> None:
-    mixture = Mixture(seed)
-    assert violations(mixture, run_mixture(mixture, tmp_path)) == []
+@pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, 20))
+def test_each_of_many_mixtures_keeps_every_promise(first: int, tmp_path: Path) -> None:
+    for seed in range(first, min(first + 20, FIRST + COUNT)):
+        mixture = Mixture(seed)
+        assert violations(mixture, run_mixture(mixture, tmp_path / str(seed))) == [], f"seed {seed}"

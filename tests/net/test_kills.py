@@ -43,7 +43,7 @@ SETTINGS = (
     "DOWNLOAD_DELAY_PER_SLOT=0",
     "BACKOFF_MAX_DELAY=1",
 )
-PATIENCE = 100.0
+PATIENCE = 250.0
 """Seconds after which a test that hangs fails."""
 
 

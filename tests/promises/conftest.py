@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import attrs
 import pytest
@@ -39,6 +40,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Have each test of the modules run twice."""
     if TWICE.match(metafunc.module.__name__.rpartition(".")[2]):
         metafunc.parametrize("idle_user_code", [False, True], indirect=True, ids=["plain", "behind-user-code"])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the second run of a test with more than four cases to the sweep, except the first four."""
+    seen = Counter[str]()
+    for item in items:
+        if item.name.endswith("behind-user-code]"):
+            name = item.nodeid.partition("[")[0]
+            seen[name] += 1
+            if seen[name] > 4:
+                item.add_marker(pytest.mark.sweep)
 
 
 @pytest.fixture(autouse=True)

@@ -171,7 +171,9 @@ def test_c09_from_the_thirtieth_second_on_refusals_are_few(seed: int) -> None:
     assert steady.count(429) <= 0.025 * steady.count(200)
 
 
-@pytest.mark.parametrize(("rate", "share"), [(2.0, 0.9), (10.0, 0.9), (50.0, 0.85)])
+@pytest.mark.parametrize(
+    ("rate", "share"), [(2.0, 0.9), (10.0, 0.9), pytest.param(50.0, 0.85, marks=pytest.mark.sweep)]
+)
 def test_c09_a_server_that_bears_no_burst_is_used_in_spite_of_jitter(rate: float, share: float) -> None:
     sim = crawled(int(rate * 240.0), RAMPED, limit=RateLimit(rate=rate, burst=1))
     good = [send.time for send in sim.sends if send.status == 200]

@@ -38,7 +38,7 @@ A redirected page has two fingerprints.
 """
 SLACK = 12 * MEBIBYTE
 """Bytes by which the memory of a Python process may vary without a leak, because its arenas are not released."""
-DROPPED = ("robots_forbidden", "refused", "pages_filtered")
+DROPPED = ("robots_forbidden", "pages_filtered")
 
 
 @attrs.frozen
