@@ -34,7 +34,7 @@ def demo(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 @contextmanager
 def connected(url: str) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     with closing(connection):
         yield connection
 
@@ -62,7 +62,7 @@ def test_it_serves_the_site_until_a_signal_and_ends_well(number: int) -> None:
             assert got(connection, path) == (expected.status, expected.body)
         connection.request("GET", "/trouble/hang")
         server.send_signal(number)
-        assert server.wait(10) == 0
+        assert server.wait(60) == 0
         assert server.stderr is not None
         assert server.stderr.read() == ""
 

@@ -139,7 +139,7 @@ def test_it_ends_with_a_command_that_is_killed(tmp_path: Path) -> None:
         with pytest.raises(JobError, match=f"process {command.pid} is using it"):
             trio.run(_open, tmp_path)
         command.kill()
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 90.0
     while pid_of(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert pid_of(tmp_path) == 0
@@ -153,7 +153,7 @@ def test_one_that_was_left_behind_is_ended_first(tmp_path: Path) -> None:
         while not (folder / "socket").exists():
             time.sleep(0.01)
         trio.run(_open, tmp_path)
-        assert earlier.wait(10.0) == 0
+        assert earlier.wait(90.0) == 0
 
 
 def test_a_long_path_will_do(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_job_of_an_older_release_goes_on_after_its_file_was_rewritten(
         while not list((folder / "appendonlydir").glob("*.2.base.*")):
             time.sleep(0.01)
         ask(path, "SHUTDOWN", "NOSAVE")
-        assert earlier.wait(10.0) == 0
+        assert earlier.wait(90.0) == 0
     assert trio.run(visit) == 2
 
 

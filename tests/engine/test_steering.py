@@ -229,7 +229,7 @@ async def with_job(job: Path, use: Callable[[], Any]) -> Any:
     found: list[Any] = []
 
     async def watch(crawl: Crawl) -> None:
-        with trio.fail_after(20.0):
+        with trio.fail_after(60.0):
             while not (job / SOCKET).exists() or crawl.queued < 10:  # noqa: ASYNC110 - no event says so
                 await trio.sleep(0.01)
             found.append(await trio.to_thread.run_sync(use))

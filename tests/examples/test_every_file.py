@@ -11,7 +11,7 @@ from trawl.cli.list import find_spiders
 
 def test_trawl_check_finds_nothing_wrong_with_any_of_them(examples: Path) -> None:
     command = [sys.executable, "-m", "trawl", "check", str(examples)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=examples.parent, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=examples.parent, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("spiders: nothing wrong\n")
 

@@ -68,7 +68,7 @@ def test_it_prints_a_line_a_page(examples: Path) -> None:
     with serving() as site:
         pages = [f"{site.url}/100000", f"{site.url}/moved", "http://127.0.0.1:1/"]
         command = [sys.executable, str(examples / "transport.py"), *pages]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         f"200 100000 {pages[0]}",

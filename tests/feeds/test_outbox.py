@@ -341,7 +341,7 @@ async def test_a_run_without_its_feed_releases_nothing_and_waits_for_nobody(
         assert outbox.withheld == 0
         job.hold(*[to_stored({"n": n}) for n in range(1, 5)])
         outbox.acknowledged(4)
-        with trio.fail_after(1):
+        with trio.fail_after(60):
             await outbox.room()
         await job.commit()
     async with run_of(job.killed(), path) as outbox:

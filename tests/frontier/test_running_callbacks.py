@@ -67,7 +67,7 @@ def test_the_kernel_keeps_what_a_killed_process_wrote(tmp_path: Path, end: str) 
         "from trawl.frontier.running_callbacks import RunningCallbacks;"
         f"running = RunningCallbacks(Path({str(tmp_path)!r}), 100); running.begin(b'k' * 16, {URL!r}); {end}"
     )
-    status = subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode
+    status = subprocess.run([sys.executable, "-c", program], timeout=300, check=False).returncode
     assert status in (0, -signal.SIGSEGV, -signal.SIGKILL)
     assert left(tmp_path) == [[URL]]
     assert left(tmp_path) == []

@@ -12,7 +12,7 @@ from tests.servers.stores import StoreProcess, running_store
 
 __all__ = ["Chain", "chain"]
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 """Maximum seconds for a replica to catch up."""
 
 OPTIONS = ("--min-replicas-to-write", "1", "--repl-diskless-sync-delay", "0", "--replica-serve-stale-data", "yes")

@@ -322,7 +322,7 @@ trio.run(main)
 def test_a_segmentation_fault_in_a_callback_does_not_stop_a_job(tmp_path: Path) -> None:
     runs = [
         subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(tmp_path / "job")], timeout=120, check=False, capture_output=True
+            [sys.executable, "-c", PROGRAM, str(tmp_path / "job")], timeout=300, check=False, capture_output=True
         )
         for _ in range(4)
     ]

@@ -17,7 +17,7 @@ import attrs
 import pytest
 
 BINARY = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
-START_WITHIN = 5.0
+START_WITHIN = 60.0
 """Seconds."""
 SETTLED = "settled.invalid"
 """The host of a request whose only purpose is to wait for the requests before it."""

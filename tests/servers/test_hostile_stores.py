@@ -26,7 +26,7 @@ __all__ = ["site"]
 
 pytestmark = pytest.mark.servers
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 MANY = 10_000
 
 

@@ -37,7 +37,7 @@ class Many(trawl.Spider):
         yield {"url": response.url, "text": "one <of> many,\\n" * 40}
 """
 SETTINGS = ["ROBOTSTXT_OBEY=false", "CONCURRENT_REQUESTS_PER_DOMAIN=4", "DOWNLOAD_DELAY_PER_SLOT=0"]
-PATIENCE = 50.0
+PATIENCE = 120.0
 """Seconds after which a test that hangs fails."""
 
 AT_ONCE = 10.0

@@ -33,7 +33,9 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
     plugin = [] if is_installed else ["-p", "trawl.testing.plugin"]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, str(folder)]
     environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=60)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=300
+    )
 
 
 def test_the_fixture_is_there_and_a_failed_test_shows_its_sends(tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_the_plugin_brings_nothing_but_itself() -> None:
     code = (
         "import sys, trawl, pytest; was = set(sys.modules); import trawl.testing.plugin; print(set(sys.modules) - was)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     assert set(eval(result.stdout)) == {"trawl.testing", "trawl.testing.plugin"}
 
 

@@ -115,7 +115,7 @@ def test_the_same_seed_gives_the_same_sends_in_another_process_with_another_hash
             check=True,
             cwd=root,
             env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)},
-            timeout=60,
+            timeout=300,
         ).stdout
         for hash_seed in ("1", "2")
     ]
