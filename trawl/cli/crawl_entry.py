@@ -57,6 +57,8 @@ class CrawlOptions:
         fails_on: ``--fail-on KIND``.
         stats: ``--stats FILE``.
         receipt: ``--receipt FILE``.
+        metrics: ``--metrics [HOST:]PORT``; None if the option is missing.
+        metrics_scopes: ``--metrics-scopes N``; None for the default.
         processes: ``--processes N``; 0 if the option is missing.
         is_worker: Whether the command is ``trawl worker``, which writes no feeds.
         waits: ``--wait``: whether a single page and its robots.txt are retried, as in a crawl.
@@ -78,6 +80,8 @@ class CrawlOptions:
     fails_on: Sequence[str] = ()
     stats: str | None = None
     receipt: str | None = None
+    metrics: str | None = None
+    metrics_scopes: int | None = None
     processes: int = 0
     is_worker: bool = False
     waits: bool = False
@@ -95,6 +99,7 @@ class CrawlEntry:
         layers: The layers that the settings were loaded from.
         shown_name: The spider's name if the command runs several crawls; otherwise "".
         recorder: Called with each send and its end; None if nobody wants to know.
+        watchers: More watchers of this crawl.
         crawl: The running crawl; None before its start.
         result: The crawl's result; None until the crawl finishes.
         error_status: Exit status of a crawl that ended with an error and has no result.
@@ -106,6 +111,7 @@ class CrawlEntry:
     layers: Sequence[Layer] = ()
     shown_name: str = ""
     recorder: Recorder | None = None
+    watchers: list[Watcher] = attrs.Factory(list)
     crawl: Crawl | None = None
     result: CrawlResult | None = None
     error_status: int = FAILED
@@ -136,7 +142,7 @@ class CrawlEntry:
             self.spider,
             self.settings,
             spider_args=self.arguments,
-            watchers=[keep, *watchers],
+            watchers=[keep, *self.watchers, *watchers],
             handle_signals=handle_signals,
             **({} if self.recorder is None else {"recorder": self.recorder}),
         )

@@ -1,0 +1,349 @@
+"""Metrics for Prometheus, from the status of running crawls, and spans for OpenTelemetry.
+
+A scrape reads :meth:`trawl.engine.Crawl.status` and the statuses of the scopes. So the metrics cost nothing between two
+scrapes, except for the task that keeps the status up to date. A thread makes the page, from values that never change,
+because the page of 100 scopes among 10,000 takes 30 ms. Names follow the conventions of Prometheus. The histogram
+of latencies has the name and the attribute of OpenTelemetry's semantic conventions for HTTP clients:
+``http.client.request.duration`` and ``server.address``.
+
+:class:`MetricsServer` opens its port before the crawl starts and serves ``/metrics`` in a watcher of each crawl. It
+sends one response per connection, of a page that it made itself, so it needs no framework. :func:`trace_requests` is a
+watcher that makes a span for each request when it ends.
+
+Length of the tables: a metric is one row, so that its name, its help text and its value stay together.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from heapq import nlargest
+from ipaddress import ip_address
+from itertools import accumulate
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import trio
+
+from trawl.errors import UsageError
+from trawl.events import Event, RequestFailed, ResponseParsed
+from trawl.http import Times
+from trawl.observe import CrawlStatus, ScopeStatus, without_passwords
+from trawl.observe.status import LATENCY_BOUNDS
+
+if TYPE_CHECKING:
+    from trawl.engine import Crawl
+
+__all__ = ["MAX_SCOPES", "MetricsCollector", "MetricsServer", "Snapshot", "trace_requests"]
+
+MAX_SCOPES = 100
+"""Default maximum number of scopes in the metrics, the busiest first. The others are summed up as ``other``."""
+
+OTHER = "other"
+"""The label of all scopes that are not among the busiest."""
+
+MAX_HEAD = 8192
+"""Maximum size of a scraper's request, in bytes."""
+
+SCRAPE_SECONDS = 10.0
+"""Seconds after which the connection of a slow scraper is closed."""
+
+SPAN_PAUSE = 0.5
+"""Seconds between two looks at the ended requests for spans."""
+
+MAX_SPANS = 10_000
+"""Maximum number of ended requests that wait for their span. The oldest are left out."""
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+_FIGURES: Sequence[tuple[str, str, str, Callable[[CrawlStatus], float]]] = (
+    ("counter", "trawl_pages", "Complete responses.", attrgetter("pages")),
+    ("counter", "trawl_items", "Items that were scraped.", attrgetter("items")),
+    ("counter", "trawl_errors", "Errors of user code, failed requests and lost items.", attrgetter("errors")),
+    ("gauge", "trawl_queued_requests", "Pending requests.", attrgetter("queued")),
+    ("gauge", "trawl_in_flight_requests", "Requests in flight.", attrgetter("in_flight")),
+    ("gauge", "trawl_held_requests", "Requests that wait for more than a free slot.", attrgetter("held")),
+    ("gauge", "trawl_start_time_seconds", "Start of the crawl, in seconds since the epoch.", attrgetter("since")),
+    ("gauge", "trawl_loop_lateness_seconds", "Lateness of the event loop.", attrgetter("health.lateness")),
+    ("gauge", "trawl_memory_bytes", "Memory of the process.", attrgetter("health.memory")),
+    ("gauge", "trawl_unwritten_items", "Items that the feeds have not written yet.", attrgetter("health.backlog")),
+    ("gauge", "trawl_running_callbacks", "Callbacks that are running.", attrgetter("health.callbacks")),
+    ("gauge", "trawl_scopes", "Scopes in memory.", attrgetter("health.scopes")),
+)
+"""The metrics of a crawl: type, name, help text and value."""
+
+_COUNTS: Sequence[tuple[str, str, str, str, Callable[[CrawlStatus], Mapping[str, int]]]] = (
+    ("counter", "trawl_responses", "Responses by status code.", "status", attrgetter("statuses")),
+    ("counter", "trawl_items_by_type", "Items by type.", "type", attrgetter("item_types")),
+    ("gauge", "trawl_waiting_requests", "Requests that wait, by the limit.", "limit", attrgetter("limits")),
+)
+"""The metrics of a crawl with one more label: type, name, help text, label and values."""
+
+_OF_SCOPES: Sequence[tuple[str, str, str, Callable[[ScopeStatus], float], bool]] = (
+    ("counter", "trawl_scope_requests", "Requests that were sent.", attrgetter("sends"), True),
+    ("counter", "trawl_scope_triggers", "Responses that asked for a slower pace.", attrgetter("triggers"), True),
+    ("counter", "trawl_scope_backoff_steps", "Steps of backoff.", attrgetter("steps"), True),
+    ("counter", "trawl_scope_response_bytes", "Bytes of bodies.", attrgetter("size"), True),
+    ("gauge", "trawl_scope_queued_requests", "Pending requests.", attrgetter("queued"), True),
+    ("gauge", "trawl_scope_in_flight_requests", "Requests in flight.", attrgetter("in_flight"), True),
+    ("gauge", "trawl_scope_delay_seconds", "The delay in force.", attrgetter("delay"), False),
+    ("gauge", "trawl_scope_concurrency", "The concurrency in force.", attrgetter("concurrency"), False),
+    ("gauge", "trawl_scope_estimated_end_seconds", "Until the last pending request.", attrgetter("seconds"), False),
+)
+"""The metrics of a scope: type, name, help text, value, and whether the values of several scopes can be added."""
+
+_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx", "error")
+
+
+Snapshot = Sequence[tuple[CrawlStatus, Mapping[str, ScopeStatus]]]
+"""The status of each crawl, and the statuses of its scopes."""
+
+
+class MetricsCollector:
+    """The metrics of crawls at one point in time, for a registry of prometheus_client.
+
+    Args:
+        snapshot: The crawls.
+        max_scopes: Maximum number of scopes for each crawl, the busiest first. The others are summed up as ``other``.
+
+    Raises:
+        UsageError: If prometheus_client is not installed (extra ``metrics``).
+    """
+
+    def __init__(self, snapshot: Snapshot = (), max_scopes: int = MAX_SCOPES) -> None:
+        try:
+            import prometheus_client.core as core  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415, PLR0402
+        except ImportError as error:
+            raise UsageError("metrics need the extra metrics: pip install 'trawl-crawler[metrics]'") from error
+        self._snapshot = snapshot
+        self._max_scopes = max_scopes
+        self._kinds: dict[str, Any] = {"counter": core.CounterMetricFamily, "gauge": core.GaugeMetricFamily}
+        self._histogram: Any = core.HistogramMetricFamily
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metric families. Called by the registry at each scrape."""
+        statuses = [status for status, _ in self._snapshot]
+        info = self._kinds["gauge"]("trawl_crawl_info", "The state of a crawl.", labels=["spider", "state"])
+        for status in statuses:
+            info.add_metric([status.spider, status.state], 1)
+        yield info
+        for kind, name, text, value in _FIGURES:
+            family = self._kinds[kind](name, text, labels=["spider"])
+            for status in statuses:
+                family.add_metric([status.spider], value(status))
+            yield family
+        for kind, name, text, label, values in _COUNTS:
+            family = self._kinds[kind](name, text, labels=["spider", label])
+            for status in statuses:
+                for key, count in values(status).items():
+                    family.add_metric([status.spider, key], count)
+            yield family
+        end = self._kinds["gauge"]("trawl_estimated_end_seconds", "Until the last pending request.", labels=["spider"])
+        for status in statuses:
+            end.add_metric([status.spider], 0.0 if status.estimate is None else status.estimate.seconds)
+        yield end
+        yield from self._scopes()
+
+    def _scopes(self) -> Iterator[Any]:
+        rows: list[tuple[str, ScopeStatus]] = []  # with the spider
+        others: list[tuple[str, Sequence[ScopeStatus]]] = []
+        for crawl, by_scope in self._snapshot:
+            spider, scopes = crawl.spider, by_scope.values()
+            shown = nlargest(self._max_scopes, scopes, key=attrgetter("sends"))
+            rows += [(spider, scope) for scope in shown]
+            if len(scopes) > len(shown):
+                names = {scope.scope for scope in shown}
+                others.append((spider, [scope for scope in scopes if scope.scope not in names]))
+        for kind, name, text, value, is_sum in _OF_SCOPES:
+            family = self._kinds[kind](name, text, labels=["spider", "scope"])
+            for spider, scope in rows:
+                family.add_metric([spider, scope.scope], value(scope))
+            for spider, rest in others if is_sum else ():
+                family.add_metric([spider, OTHER], sum(map(value, rest)))
+            yield family
+        rows += [(spider, _sum(rest)) for spider, rest in others]
+        responses = self._kinds["counter"](
+            "trawl_scope_responses", "Responses by class of status code.", labels=["spider", "scope", "status"]
+        )
+        latency = self._histogram(
+            "http_client_request_duration_seconds",
+            "Seconds from the send to the headers.",
+            labels=["spider", "server_address"],
+        )
+        for spider, scope in rows:
+            for status, count in [pair for pair in zip(_CLASSES, scope.statuses, strict=False) if pair[1]]:
+                responses.add_metric([spider, scope.scope, status], count)
+            bounds = [*map(str, LATENCY_BOUNDS), "+Inf"]
+            counts = accumulate(scope.latency or [0] * len(bounds))
+            latency.add_metric([spider, scope.scope], list(zip(bounds, counts, strict=True)), None)
+        yield responses
+        yield latency
+
+
+def _encoded(snapshot: Snapshot, max_scopes: int, accept: str) -> tuple[bytes, str]:
+    """Return a page of metrics and its content type. Called in a thread."""
+    from prometheus_client import CollectorRegistry  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
+    from prometheus_client.exposition import choose_encoder  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
+
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector(snapshot, max_scopes))
+    encoder, content_type = choose_encoder(accept)
+    return encoder(registry), content_type
+
+
+def _sum(scopes: Sequence[ScopeStatus]) -> ScopeStatus:
+    """Return the status codes and latencies of several scopes."""
+    empty = [0] * (len(LATENCY_BOUNDS) + 1)
+    statuses = [sum(counts) for counts in zip(*[scope.statuses for scope in scopes], strict=True)]
+    latency = [sum(counts) for counts in zip(*[scope.latency or empty for scope in scopes], strict=True)]
+    return ScopeStatus(scope=OTHER, statuses=statuses, latency=latency)
+
+
+class MetricsServer:
+    """Serves ``/metrics`` of the crawls of this process.
+
+    Args:
+        address: ``PORT``, or ``HOST:PORT``. Without a host, only this machine can connect.
+        max_scopes: Maximum number of scopes for each crawl.
+
+    Raises:
+        UsageError: If the address is malformed or in use, or prometheus_client is not installed.
+    """
+
+    def __init__(self, address: str, max_scopes: int = MAX_SCOPES) -> None:
+        MetricsCollector()  # raises if the extra is missing
+        self._crawls: list[Crawl] = []
+        self._max_scopes = max_scopes
+        self._socket = _listening(address)
+        self._lock = trio.Lock()
+
+    @property
+    def port(self) -> int:
+        """The port."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    async def watch(self, crawl: Crawl) -> None:
+        """Serve the metrics of a crawl until cancelled. This is a watcher.
+
+        Of several crawls, one serves the metrics of all. When it ends, the next one continues.
+        """
+        self._crawls.append(crawl)
+        crawl.status()  # so that the scopes are known at the first scrape
+        try:
+            async with self._lock:
+                listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._socket.dup()))
+                await trio.serve_listeners(self._respond, [listener])
+        finally:
+            self._crawls.remove(crawl)
+
+    async def page(self, accept: str = "") -> tuple[bytes, str]:
+        """Return the metrics in the format that an ``Accept`` header asks for, and its content type. A checkpoint."""
+        snapshot = [(crawl.status(), crawl.status_keeper.scopes) for crawl in self._crawls]
+        return await self._crawls[0].blocking.run(_encoded, snapshot, self._max_scopes, accept)
+
+    async def _respond(self, stream: trio.SocketStream) -> None:
+        with trio.move_on_after(SCRAPE_SECONDS), suppress(trio.BrokenResourceError):
+            async with stream:
+                head = b""
+                while b"\r\n\r\n" not in head and len(head) < MAX_HEAD:
+                    received = await stream.receive_some(MAX_HEAD)
+                    if not received:
+                        return
+                    head += received
+                await stream.send_all(await self._response(head))
+                with suppress(trio.BrokenResourceError):
+                    await stream.send_eof()
+
+    async def _response(self, head: bytes) -> bytes:
+        line, *lines = head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
+        fields = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
+        method, _, rest = line.partition(" ")
+        status, body, kind = "200 OK", b"", "text/plain; charset=utf-8"
+        if not self._is_ours(fields.get("host", "")):
+            status = "421 Misdirected Request"
+        elif method not in ("GET", "HEAD"):
+            status = "405 Method Not Allowed"
+        elif rest.partition(" ")[0].partition("?")[0] != "/metrics":
+            status = "404 Not Found"
+        else:
+            body, kind = await self.page(fields.get("accept", ""))
+        headers = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nX-Content-Type-Options: nosniff\r\n"
+        answer = f"HTTP/1.1 {status}\r\n{headers}Cache-Control: no-store\r\nConnection: close\r\n\r\n".encode()
+        return answer if method == "HEAD" else answer + body
+
+    def _is_ours(self, host: str) -> bool:
+        """Return whether a ``Host`` header names this machine, so that no page in a browser can read the metrics."""
+        own: str = self._socket.getsockname()[0]
+        return not ip_address(own).is_loopback or host.rpartition(":")[0] in _LOOPBACK_NAMES or host in _LOOPBACK_NAMES
+
+
+def _listening(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    try:
+        number = int(port)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, number), family=family)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"--metrics takes PORT or HOST:PORT, not {address!r}") from error
+    except OSError as error:
+        raise UsageError(f"--metrics {address}: {error.strerror or error}") from error
+
+
+async def trace_requests(crawl: Crawl) -> None:
+    """Make a span for each request when it ends. This is a watcher, for the setting ``WATCHERS``.
+
+    The span lasts from the start of connecting to the last byte of the body. Attributes have the seconds of the waits
+    before and of the callback after. The sampler of the program's OpenTelemetry SDK decides which spans are kept.
+
+    Raises:
+        UsageError: If opentelemetry-api is not installed (extra ``otel``).
+    """
+    try:
+        from opentelemetry import trace  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UsageError("spans need the extra otel: pip install 'trawl-crawler[otel]'") from error
+    tracer, kind = trace.get_tracer("trawl"), trace.SpanKind.CLIENT
+    offset = time.time() - trio.current_time()
+    with crawl.events(ResponseParsed, RequestFailed, most=MAX_SPANS) as events:
+        try:
+            while True:
+                await trio.sleep(SPAN_PAUSE)
+                for event in events.unread():
+                    _make_span(tracer, kind, event, offset)
+        finally:
+            for event in events.unread():
+                _make_span(tracer, kind, event, offset)
+
+
+def _make_span(tracer: Any, kind: Any, event: Event, offset: float) -> None:
+    response = event.response if isinstance(event, ResponseParsed) else None
+    request = event.request if isinstance(event, RequestFailed) else None if response is None else response.request
+    if request is None:
+        return
+    times = Times() if response is None or response.times is None else response.times
+    url = without_passwords(request.url)
+    parts = urlsplit(url)
+    attributes = {"http.request.method": request.method, "url.full": url, "server.address": parts.hostname or ""}
+    ended = event.at + offset - times.parsing
+    started = ended - times.fetching - times.connecting
+    span = tracer.start_span(request.method, kind=kind, attributes=attributes, start_time=_nanoseconds(started))
+    if span.is_recording():
+        for name in ("queued", "throttled", "connecting", "parsing"):
+            span.set_attribute(f"trawl.{name}", getattr(times, name))
+        if parts.port is not None:
+            span.set_attribute("server.port", parts.port)
+        if response is not None:
+            span.set_attribute("http.response.status_code", response.status)
+        elif isinstance(event, RequestFailed):
+            span.set_attribute("error.type", type(event.error).__name__)
+    span.end(_nanoseconds(ended))
+
+
+def _nanoseconds(seconds: float) -> int:
+    return math.floor(seconds * 1e9)
