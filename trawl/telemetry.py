@@ -34,6 +34,7 @@ from trawl.events import Event, RequestFailed, ResponseParsed
 from trawl.http import Times
 from trawl.observe import CrawlStatus, ScopeStatus, without_passwords
 from trawl.observe.status import LATENCY_BOUNDS
+from trawl.transport.base import words_of
 
 if TYPE_CHECKING:
     from trawl.engine import Crawl
@@ -227,6 +228,10 @@ class MetricsServer:
         port: int = self._socket.getsockname()[1]
         return port
 
+    def close(self) -> None:
+        """Close the port."""
+        self._socket.close()
+
     async def watch(self, crawl: Crawl) -> None:
         """Serve the metrics of a crawl until cancelled. This is a watcher.
 
@@ -285,14 +290,12 @@ class MetricsServer:
 def _listening(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise UsageError(f"--metrics takes PORT or HOST:PORT, not {address!r}")
     try:
-        number = int(port)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, number), family=family)
-    except (ValueError, OverflowError) as error:
-        raise UsageError(f"--metrics takes PORT or HOST:PORT, not {address!r}") from error
+        return socket.create_server((host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise UsageError(f"--metrics {address}: {error.strerror or error}") from error
+        raise UsageError(f"--metrics {address}: {words_of(error)}") from error
 
 
 async def trace_requests(crawl: Crawl) -> None:

@@ -30,6 +30,7 @@ SPIDERS = {
     "check": ["spiders/quotes.py", "more/quotes.py"],
     "cookies": ["spider.py"],
     "feeds": ["books.py"],
+    "metrics": ["books.py"],
     "plan": ["books.py"],
     "publish-a-plugin": ["pages.py"],
     "resume-a-crawl": ["quotes.py"],

@@ -110,6 +110,7 @@ TYPED = {
     "trawl shell": Typed(f"trawl shell {HOME} -c response.status", says="200"),
     "trawl plan": Typed("trawl plan quotes.py --urls urls.txt"),
     "trawl receipt": Typed("trawl receipt --check access.log"),
+    "trawl crawl --metrics PORT": Typed("trawl crawl quotes.py --metrics 0"),
     "trawl crawl --receipt": Typed("trawl crawl quotes.py --receipt receipt.json"),
     "trawl simulate": Typed("trawl simulate quotes.py --web web.toml"),
     "trawl top": Typed(f"trawl top {JOB}"),

@@ -123,7 +123,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         logs.apply(entries[0].settings.of(ObserveSettings), is_quiet=options.is_quiet, jobs=jobs)
         _check(entries, options)
         write_receipt = _receipt(entries, options)
-        _serve_metrics(entries, options)
+        stop_metrics = _serve_metrics(entries, options)
         try:
             if options.processes:
                 reports = _run_processes(entries[0], options, crawl_with, console, logs)
@@ -135,6 +135,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
                     stats_file.write(stats_of(entries))
             raise
         finally:
+            stop_metrics()
             write_receipt()
         if leader is not None:
             leader.ended(entries[0].reason, reports)
@@ -230,12 +231,12 @@ def _receipt(entries: Sequence[CrawlEntry], options: CrawlOptions) -> Callable[[
     return write
 
 
-def _serve_metrics(entries: Sequence[CrawlEntry], options: CrawlOptions) -> None:
-    """Open the port of ``--metrics`` before the crawl starts, and serve the metrics of these crawls."""
+def _serve_metrics(entries: Sequence[CrawlEntry], options: CrawlOptions) -> Callable[[], None]:
+    """Open the port of ``--metrics`` before the crawl starts. Returns a function that closes it."""
     if options.metrics is None:
         if options.metrics_scopes is not None:
             raise UsageError("--metrics-scopes needs --metrics PORT")
-        return
+        return lambda: None
     if options.processes:
         raise UsageError("--metrics is for one process: give each `trawl worker` of the job its own --metrics PORT")
     from trawl.telemetry import MAX_SCOPES, MetricsServer  # noqa: PLC0415  # rarely needed
@@ -244,6 +245,7 @@ def _serve_metrics(entries: Sequence[CrawlEntry], options: CrawlOptions) -> None
     server = MetricsServer(options.metrics, most)
     for entry in entries:
         entry.watchers.append(server.watch)
+    return server.close
 
 
 def _run_processes(
