@@ -33,14 +33,9 @@ DEPLOY = Path(__file__).parents[1] / "examples" / "deploy"
 def scope(number: int, **values: Any) -> ScopeStatus:
     latency = [0] * (len(LATENCY_BOUNDS) + 1)
     latency[2] = number
-    values = {
-        "sends": number,
-        "statuses": (0, number, 0, 1, 0, 0),
-        "latency": latency,
-        "delay": 1.0,
-        "size": 10,
-    } | values
-    return ScopeStatus(scope=f"h{number}.example", **values)
+    statuses = (0, number, 0, 1, 0, 0)
+    usual: dict[str, Any] = {"sends": number, "statuses": statuses, "latency": latency, "delay": 1.0, "size": 10}
+    return ScopeStatus(scope=f"h{number}.example", **(usual | values))
 
 
 def fake(*scopes: ScopeStatus, **values: Any) -> Any:
@@ -220,7 +215,7 @@ def test_options_that_do_not_fit_are_told(
 
 
 def test_a_crawl_has_the_metrics_of_its_scopes() -> None:
-    web, pages = SimulatedWeb(), []
+    web, pages = SimulatedWeb(), list[str]()
     web.add_host("a.example", latency=0.3)
 
     async def scrape(crawl: Any) -> None:
@@ -235,7 +230,7 @@ def test_a_crawl_has_the_metrics_of_its_scopes() -> None:
     found = values_of(pages[0])
     labels = {"spider": "pages", "scope": "a.example"}
     assert found["trawl_pages_total"][0][1] in {6.0, 7.0}
-    assert [value for each, value in found["trawl_scope_requests_total"] if each == labels][0] in {6.0, 7.0}
+    assert next(value for each, value in found["trawl_scope_requests_total"] if each == labels) in {6.0, 7.0}
     assert found["http_client_request_duration_seconds_bucket"][-1][1] in {6.0, 7.0}
 
 
@@ -253,13 +248,13 @@ def test_the_page_of_many_scopes_is_short_and_made_in_a_thread() -> None:
 
 
 def test_each_request_has_a_span() -> None:
-    sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="needs opentelemetry-sdk")
-    from opentelemetry import trace
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    exporter, provider = InMemorySpanExporter(), sdk.TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    reason = "needs opentelemetry-sdk"
+    sdk = pytest.importorskip("opentelemetry.sdk.trace", reason=reason)
+    export = pytest.importorskip("opentelemetry.sdk.trace.export", reason=reason)
+    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter", reason=reason)
+    trace = pytest.importorskip("opentelemetry.trace", reason=reason)
+    exporter, provider = memory.InMemorySpanExporter(), sdk.TracerProvider()
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace, "get_tracer", provider.get_tracer)
         web = SimulatedWeb()
