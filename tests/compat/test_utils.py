@@ -199,10 +199,12 @@ def test_a_copy_of_the_projects_settings_answers_as_they_do() -> None:
 
 def test_a_test_makes_a_crawler_with_settings_that_nobody_declared() -> None:
     crawler = get_crawler(settings_dict={"SHOP_ENABLED": True, "BOT_NAME": "shop", "RETRY_TIMES": 4})
-    assert (crawler.settings.getbool("SHOP_ENABLED"), crawler.settings["BOT_NAME"]) == (True, "shop")
-    assert (crawler.settings.getint("RETRY_TIMES"), crawler.settings.get("OTHER")) == (4, None)
-    crawler.settings.set("SHOP_ENABLED", False, priority="cmdline")
-    assert crawler.settings.getbool("SHOP_ENABLED") is False
+    settings = crawler.settings
+    assert isinstance(settings, Settings)
+    assert (settings.getbool("SHOP_ENABLED"), settings["BOT_NAME"]) == (True, "shop")
+    assert (settings.getint("RETRY_TIMES"), settings.get("OTHER")) == (4, None)
+    settings.set("SHOP_ENABLED", False, priority="cmdline")
+    assert settings.getbool("SHOP_ENABLED") is False
 
 
 def test_settings_are_made_and_changed_as_in_scrapy() -> None:

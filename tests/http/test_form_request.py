@@ -285,7 +285,12 @@ def test_a_page_of_a_moved_spider_has_the_fields_that_scrapy_sends(inside: str, 
 def test_a_form_of_a_moved_spider_is_clicked_as_in_scrapy() -> None:
     body = b"<form><input name=a value=1><input type=submit name=go value=x><button name=go value=y></button></form>"
     moved = HtmlResponse(URL, body=body, encoding="utf-8")
-    for click, sent in (({"value": "y"}, "a=1&go=y"), ({"nr": 1}, "a=1&go=x"), ({"nr": 9, "value": "y"}, None)):
+    clicks: tuple[tuple[dict[str, str | int], str | None], ...] = (
+        ({"value": "y"}, "a=1&go=y"),
+        ({"nr": 1}, "a=1&go=x"),
+        ({"nr": 9, "value": "y"}, None),
+    )
+    for click, sent in clicks:
         if sent is None:
             with pytest.raises(ValueError, match="0 elements of the form have the clickdata"):
                 FormRequest.from_response(moved, clickdata=click)

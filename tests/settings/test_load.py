@@ -118,7 +118,8 @@ def test_a_key_of_the_projects_own_stays_in_a_feed_of_a_moved_crawl(caplog: pyte
     assert record.getMessage() == (
         "FEEDS['x.json'] (in pyproject.toml) has your own key 'shop_kind': only the feed's item_filter gets it"
     )
-    for wrong in ({"overwrit": True}, {"postprocessing": []}):
+    mistakes: tuple[dict[str, object], ...] = ({"overwrit": True}, {"postprocessing": []})
+    for wrong in mistakes:
         with pytest.raises(SettingsError, match="unknown key"):
             load(Layer("pyproject.toml", {"SCRAPY_COMPAT": True, "FEEDS": {"x.json": wrong}}))
 

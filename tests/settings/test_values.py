@@ -33,7 +33,7 @@ def test_settings_are_a_mapping_of_all_names(settings: Settings) -> None:
 
 def test_settings_cannot_be_changed(settings: Settings) -> None:
     with pytest.raises(TypeError):
-        settings["NUMBER"] = 3  # type: ignore[index]
+        settings["NUMBER"] = 3
     settings.copy_to_dict()["NUMBER"] = 3
     assert settings["NUMBER"] == 2.7
 

@@ -64,7 +64,7 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     exact: tuple[Fields, tuple[str, ...]] | None = None
 
     @property
-    def item(self) -> dict[str, Any]:
+    def item(self) -> Item | dict[str, Any]:
         """The item for an exporter class.
 
         It is an :class:`~trawl.items.Item` if the original was one, or else a dict.

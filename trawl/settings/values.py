@@ -272,7 +272,7 @@ class Settings(Mapping[str, Any]):
 
     def __init__(
         self,
-        sections: Mapping[type[msgspec.Struct], msgspec.Struct] | Mapping[str, Any] | None = None,
+        sections: Mapping[Any, Any] | None = None,
         sources: Mapping[str, str] | str | int = "project",
         own: Mapping[str, Any] | None = None,
         *,
@@ -280,11 +280,9 @@ class Settings(Mapping[str, Any]):
     ) -> None:
         self.is_changeable: bool = isinstance(sources, str | int)
         if isinstance(sources, str | int):  # Settings(values, priority), as in Scrapy
-            given: Mapping[Any, Any] = sections or {}
-            own, sources = given, {}
+            own, sources = sections or {}, {}
             sections = {section.value: section.value() for section in SECTIONS}
-        by_kind: Mapping[Any, Any] = sections or {}
-        self._sections: dict[type[msgspec.Struct], msgspec.Struct] = dict(by_kind)
+        self._sections: dict[type[msgspec.Struct], msgspec.Struct] = dict(sections or {})
         self._sources = dict(sources)
         self._values = {
             name: getattr(section, field)
