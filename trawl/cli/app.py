@@ -178,6 +178,14 @@ def crawl(
             " or .html file.",
         ),
     ] = None,
+    panel: Annotated[
+        str | None,
+        typer.Option(
+            "--panel",
+            metavar="[HOST:]PORT",
+            help="Show and steer the crawl in a browser. On this machine alone, unless PANEL_TOKEN is set.",
+        ),
+    ] = None,
 ) -> None:
     """Run a spider, or several at the same time that share the limits of a site."""
     from trawl.cli.crawl import crawl_command
@@ -202,6 +210,7 @@ def crawl(
         metrics=metrics,
         metrics_scopes=metrics_scopes,
         receipt=receipt,
+        panel=panel,
         processes=processes or 0,
     )
     raise typer.Exit(crawl_command(options, _crawl_with(context), stderr_console()))

@@ -60,6 +60,7 @@ from trawl.throttling import ScopeReport
 
 if TYPE_CHECKING:
     from trawl._run import CrawlResult
+    from trawl.panel import Panel
 
 __all__ = [
     "crawl_command",
@@ -122,13 +123,14 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         jobs = {entry.shown_name: _shown_job(str(entry.settings["JOB_DIR"])) for entry in entries}
         logs.apply(entries[0].settings.of(ObserveSettings), is_quiet=options.is_quiet, jobs=jobs)
         _check(entries, options)
+        panel = _panel(entries[0].settings, options)
         write_receipt = _receipt(entries, options)
         stop_metrics = _serve_metrics(entries, options)
         try:
             if options.processes:
                 reports = _run_processes(entries[0], options, crawl_with, console, logs)
             else:
-                reports = _run(entries, options.is_quiet, crawl_with, console, logs, leader)
+                reports = _run(entries, options.is_quiet, crawl_with, console, logs, leader, panel)
         except BaseException:
             if stats_file is not None:
                 with suppress(TrawlError):  # the crawl's error is more important, and is raised below
@@ -289,28 +291,38 @@ def _run(
     console: Console,
     logs: Logs,
     leader: LeaderProcess | None,
+    panel: Panel | None,
 ) -> list[ScopeReport]:
     """Run one or several crawls at the same time. If a crawl fails, the other crawls continue."""
 
     async def alone() -> list[ScopeReport]:
         (entry,) = entries
         shown = _watchers(entry.settings, is_quiet, console) if leader is None else [leader.watch]
+        if panel is not None:
+            shown.append(panel.watch)
         await rejoining(partial(entry.run, crawl_with, [logs.watch, *shown], handle_signals=True))
         return reports_of_all(entries)
 
     with short_collections():
         if len(entries) == 1:
             return trio.run(alone)
-        return trio.run(_side_by_side, entries, is_quiet, crawl_with, console, logs)
+        return trio.run(_side_by_side, entries, is_quiet, crawl_with, console, logs, panel)
 
 
 async def _side_by_side(
-    entries: Sequence[CrawlEntry], is_quiet: bool, crawl_with: CrawlWith, console: Console, logs: Logs
+    entries: Sequence[CrawlEntry],
+    is_quiet: bool,
+    crawl_with: CrawlWith,
+    console: Console,
+    logs: Logs,
+    panel: Panel | None,
 ) -> list[ScopeReport]:
     panels = Panels(console) if not is_quiet and _shows_panel([entry.settings for entry in entries], console) else None
 
     async def crawl(entry: CrawlEntry) -> None:
         shown = [panels.watch] if panels is not None else _watchers(entry.settings, is_quiet, console)
+        if panel is not None:
+            shown.append(panel.show)
         with named_in_log(entry.shown_name):
             try:
                 await rejoining(partial(entry.run, crawl_with, [heed_signals, *shown]))
@@ -324,11 +336,30 @@ async def _side_by_side(
         around.start_soon(logs.watch)
         if panels is not None:
             around.start_soon(panels.draw)
+        if panel is not None:
+            around.start_soon(panel.serve)
         async with trio.open_nursery() as nursery:
             for entry in entries:
                 nursery.start_soon(crawl, entry)
         around.cancel_scope.cancel()
     return reports_of_all(entries)
+
+
+def _panel(settings: Settings, options: CrawlOptions) -> Panel | None:
+    """Open the socket of the panel, before anything is sent.
+
+    Raises:
+        UsageError: If it can't listen there, the extra is missing, or the crawl has several processes.
+    """
+    if options.panel is None:
+        return None
+    if options.processes:
+        raise UsageError("--panel shows one process: with --processes, use `trawl job JOB` and `trawl top JOB`")
+    try:
+        from trawl.panel import Panel, parse_address  # noqa: PLC0415 - needs the extra "panel"
+    except ImportError as error:
+        raise UsageError(f"--panel needs {error.name}: `pip install 'trawl[panel]'`") from error
+    return Panel(parse_address(options.panel, settings.of(ObserveSettings).panel_token))
 
 
 def _sum_up(entry: CrawlEntry, is_quiet: bool, console: Console) -> bool:

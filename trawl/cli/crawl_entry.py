@@ -59,6 +59,7 @@ class CrawlOptions:
         receipt: ``--receipt FILE``.
         metrics: ``--metrics [HOST:]PORT``; None if the option is missing.
         metrics_scopes: ``--metrics-scopes N``; None for the default.
+        panel: ``--panel [HOST:]PORT``.
         processes: ``--processes N``; 0 if the option is missing.
         is_worker: Whether the command is ``trawl worker``, which writes no feeds.
         waits: ``--wait``: whether a single page and its robots.txt are retried, as in a crawl.
@@ -82,6 +83,7 @@ class CrawlOptions:
     receipt: str | None = None
     metrics: str | None = None
     metrics_scopes: int | None = None
+    panel: str | None = None
     processes: int = 0
     is_worker: bool = False
     waits: bool = False

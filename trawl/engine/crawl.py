@@ -121,6 +121,7 @@ class Crawl:
         self._adding = trio.Lock()  # taken by the caller that waits for room and stores its requests
         self._status_keeper: StatusKeeper | None = None
         self._status_wanted = trio.Event()
+        self.robots_words: Callable[[str], list[str]] = lambda host: []  # set by the engine
         self.throttling: ThrottlingHandle = ThrottlingHandle(throttle, self.pending_of)
         for name, config in context.middleware_stack.settings.sessions.items():
             try:
@@ -501,6 +502,19 @@ class Crawl:
         self._state.dropped[host] = now
         self._scheduler.reconsider_host(host, now)
         self._state.wakeup.set()
+
+    def words_of_host(self, subject: str) -> list[str]:
+        """Return what a host has asked for, by its robots.txt and by the headers of its responses, one line each.
+
+        Args:
+            subject: A host, or a URL of the host.
+        """
+        host = host_scope(subject) if "://" in subject else normal_id(subject)
+        lines = self.robots_words(host)
+        scope = self._throttle.scope_of(self._throttle.resolver.scope_of_host(host))
+        if scope is not None and scope.state.last_hint:
+            lines.append(f"header {scope.state.last_hint}")
+        return lines
 
     def tell(self, event: Event) -> None:
         """Emit an event, if it has a reader."""

@@ -162,6 +162,7 @@ class Engine:
         self.direct: DirectFetcher = DirectFetcher(context, admission, self.scheduler)
         # The crawl as user code sees it, then user classes, because a manager may use the whole crawl when it is made.
         self.crawl: Crawl = Crawl(context, self.scheduler, self.throttle, self.direct, self.leases)
+        self.crawl.robots_words = self.gates.words_of
         self.crawl.throttling.stored = self.job_state.has_backed_off
         context.spider.bind(self.crawl)  # the spider existed first: attributes of the spider read the settings
         self.throttle.make_managers(self.crawl)

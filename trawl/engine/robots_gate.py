@@ -158,6 +158,25 @@ class RobotsGates:
             return origin_of(request.url).partition(":")[2] if self._is_shared else ""
         return origin_of(request.url)
 
+    def words_of(self, host: str) -> list[str]:
+        """Return what is known of the robots.txt of a host, one line per origin."""
+        lines = []
+        for origin in (f"https://{host}", f"http://{host}"):
+            known = self._origins.get(origin)
+            if known is None:
+                continue
+            rules = known.rules
+            if rules is None:
+                words = "is requested"
+            elif rules.is_unreachable:
+                words = "can't be read, so nothing is sent"
+            else:
+                delay = "" if rules.crawl_delay is None else f", Crawl-delay {rules.crawl_delay:g} s"
+                sitemaps = "".join([f", sitemap {url}" for url in rules.sitemaps[:5]])
+                words = f"was read{delay}{sitemaps}"
+            lines.append(f"{origin}/robots.txt {words}")
+        return lines
+
     @staticmethod
     def has_gate(origin: str) -> bool:
         """Return True if requests to an origin, as returned by :meth:`origin_of`, wait for its robots.txt."""

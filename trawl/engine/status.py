@@ -16,9 +16,9 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 import trio
@@ -146,6 +146,20 @@ class StatusKeeper:
                         self._lateness = max(trio.current_time() - self._due, 0.0)
         finally:
             self._is_running = False
+
+    def page(
+        self, sort: str, *, is_descending: bool, text: str, offset: int, count: int
+    ) -> tuple[list[ScopeStatus], int]:
+        """Return some rows of the sorted scopes as they are now, and the number of scopes that contain ``text``."""
+        rows = [row for row in self.scopes.values() if text in row.scope] if text else list(self.scopes.values())
+        first = nlargest if is_descending else nsmallest
+        visible = first(offset + count, rows, key=attrgetter(sort))[offset:]
+        now = trio.current_time()
+        for index, row in enumerate(visible):
+            scope = self._throttle.scope_of(row.scope)
+            if scope is not None:
+                visible[index] = status_of(scope, now, row.queued)
+        return visible, len(rows)
 
     # -- the figures
 

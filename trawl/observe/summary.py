@@ -46,6 +46,13 @@ class ObserveSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     log_dateformat: Annotated[str, Meta(description="The format of the time in a log line, as for `strftime`.")] = (
         "%Y-%m-%d %H:%M:%S"
     )
+    panel_token: Annotated[
+        str,
+        Meta(
+            description="The secret that is the first part of every path of the panel (`trawl crawl --panel`): letters,"
+            " digits, `-` and `_`. A panel that other machines can reach needs it."
+        ),
+    ] = ""
     logstats_interval: Annotated[
         float,
         Meta(ge=0, title="s", description="Log progress at this interval when no live panel is shown. 0 disables it."),
