@@ -77,9 +77,9 @@ class Tab:
                 if "id" in message:
                     self._waiting.pop(message["id"]).send_nowait(message)
                 elif message["method"] in ("Log.entryAdded", "Runtime.exceptionThrown"):
+                    entry = message["params"].get("entry", {})
                     # A response outside 2xx is an entry too, with the source "network".
-                    if message["params"].get("entry", {}).get("source") != "network":
-                        self.logs.append(json.dumps(message["params"])[:500])
+                    self.logs += [json.dumps(message["params"])[:500]] if entry.get("source") != "network" else []
 
     async def open(self, url: str, *, width: int = 1400, height: int = 1150, is_dark: bool = False) -> None:
         """Go to a page."""

@@ -358,7 +358,7 @@ def _panel(settings: Settings, options: CrawlOptions) -> Panel | None:
     try:
         from trawl.panel import Panel, parse_address  # noqa: PLC0415 - needs the extra "panel"
     except ImportError as error:
-        raise UsageError(f"--panel needs {error.name}: `pip install 'trawl[panel]'`") from error
+        raise UsageError(f"--panel needs {error.name}: `pip install 'trawl-crawler[panel]'`") from error
     return Panel(parse_address(options.panel, settings.of(ObserveSettings).panel_token))
 
 
