@@ -46,13 +46,13 @@ async def test_its_size_is_what_policy_moves_and_what_is_in_flight_stays() -> No
     one, two, three, four = attempts(4, scope)
     for attempt in (one, two, three):
         places.take(attempt)
-    scope.concurrency = 1
+    scope.arrange(scope.effective._replace(concurrency=1))
     places.resize(scope)
     places.give_back(one)
     assert taken(places, "a") == 2
     with pytest.raises(trio.WouldBlock):
         places.take(four)
-    scope.concurrency = inf
+    scope.arrange(scope.effective._replace(concurrency=inf))
     places.resize(scope)
     places.take(four)
     assert taken(places, "a") == 3
@@ -105,10 +105,10 @@ def test_they_equal_what_the_core_counts_at_every_take_and_release(monkeypatch: 
     def compare(places: ScopeLimiters, attempt: Attempt) -> None:
         assert attempt.lane is not None
         for scope in attempt.lane.scopes:
-            assert taken(places, scope.id) == scope.in_flight
+            assert taken(places, scope.id) == scope.traffic.in_flight
             seen[scope.id] += 1
-            if scope.concurrency < inf and scope.in_flight <= scope.concurrency:
-                assert places._limiters[scope.id].total_tokens == scope.concurrency
+            if scope.effective.concurrency < inf and scope.traffic.in_flight <= scope.effective.concurrency:
+                assert places._limiters[scope.id].total_tokens == scope.effective.concurrency
 
     def took(places: ScopeLimiters, attempt: Attempt) -> None:
         take(places, attempt)

@@ -155,8 +155,14 @@ def check(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ((scheduler, asked_of),) = schedulers
     assert (scheduler.pending, scheduler.ahead, scheduler.preparing, scheduler.in_flight) == (0, 0, 0, 0)
     for scope in asked_of.values():
-        left = (scope.ahead, scope.prepared, scope.ahead_amount, scope.unsent, scope.reserved)
-        assert (*left, scope.in_flight) == (0,) * 6
+        left = (
+            scope.traffic.ahead,
+            scope.traffic.prepared,
+            scope.traffic.ahead_amount,
+            scope.traffic.unsent,
+            scope.traffic.reserved,
+        )
+        assert (*left, scope.traffic.in_flight) == (0,) * 6
     assert sim.most_in_flight() <= places
     for name, limit in limits.items():
         assert sim.most_in_flight(name) <= limit.get("concurrency", 1e9 if limit.get("rate") or name in "xy" else 1)

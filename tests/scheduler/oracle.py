@@ -67,29 +67,31 @@ class History:
     def is_open(self, attempt: Attempt, index: int) -> bool:
         name = attempt.scopes[index][0]
         scope, account, now = self.rig.scope(name), self.accounts[name], self.rig.now
-        if len(account.busy) >= scope.concurrency or scope.held_until > now:
+        if len(account.busy) >= scope.effective.concurrency or scope.held.until > now:
             return False
-        if scope.delay > 0 and self.planned(name) - scope.lead > now:
+        if scope.effective.delay > 0 and self.planned(name) - scope.traffic.lead > now:
             return False
         if scope.quota is not None and scope.quota.ready_at(now, attempt.amount(index)) > now:
             return False
-        if scope.delay_per_slot <= 0:
+        if scope.effective.delay_per_slot <= 0:
             return True
-        slots = int(min(scope.concurrency, len(account.slot_sent) + len(account.busy) + 1))
+        slots = int(min(scope.effective.concurrency, len(account.slot_sent) + len(account.busy) + 1))
         return any(
             number not in account.busy
-            and account.slot_sent.get(number, -inf) + scope.delay_per_slot - scope.lead <= now
+            and account.slot_sent.get(number, -inf) + scope.effective.delay_per_slot - scope.traffic.lead <= now
             for number in range(1, slots + 1)
         )
 
     def planned(self, name: str) -> float:
         """Return the time of the next send according to the delay alone."""
         scope, account = self.rig.scope(name), self.accounts[name]
-        at = account.last_sent + scope.delay
+        at = account.last_sent + scope.effective.delay
         if not account.connecting:
             return at
-        is_too_far = len(account.connecting) * scope.delay > scope.lead or len(account.connecting) >= 64
-        return inf if is_too_far or not scope.lead else max(at, account.planned + scope.delay)
+        is_too_far = (
+            len(account.connecting) * scope.effective.delay > scope.traffic.lead or len(account.connecting) >= 64
+        )
+        return inf if is_too_far or not scope.traffic.lead else max(at, account.planned + scope.effective.delay)
 
     def is_withheld(self, attempt: Attempt, claimant: Lane | None) -> bool:
         """Return whether a claim withholds a later attempt that could use up a limit of the claimant's scope."""
@@ -98,8 +100,13 @@ class History:
             return False
         for scope in claimant.scopes:
             if scope.id in [id for id, _ in attempt.scopes] and not attempt.is_exempt:
-                spare = scope.concurrency - len(self.accounts[scope.id].busy)
-                if spare <= 1 or scope.delay > 0 or scope.delay_per_slot > 0 or scope.quota is not None:
+                spare = scope.effective.concurrency - len(self.accounts[scope.id].busy)
+                if (
+                    spare <= 1
+                    or scope.effective.delay > 0
+                    or scope.effective.delay_per_slot > 0
+                    or scope.quota is not None
+                ):
                     return True
         return False
 
@@ -207,14 +214,17 @@ class History:
         self.rig.sent(attempt)
         for index, (name, slot) in enumerate(self._taken(attempt)):
             account, scope = self.accounts[name], self.rig.scope(name)
-            assert now >= scope.held_until
-            assert scope.delay <= 0 or now >= account.last_sent + scope.delay
-            assert scope.delay_per_slot <= 0 or now >= account.slot_sent.get(slot, -inf) + scope.delay_per_slot
+            assert now >= scope.held.until
+            assert scope.effective.delay <= 0 or now >= account.last_sent + scope.effective.delay
+            assert (
+                scope.effective.delay_per_slot <= 0
+                or now >= account.slot_sent.get(slot, -inf) + scope.effective.delay_per_slot
+            )
             account.connecting.discard(attempt)
             account.last_sent = account.slot_sent[slot] = now
             account.charges.append((now, attempt.amount(index)))
-            assert scope.in_flight == len(account.busy)
-            assert scope.unsent == len(account.connecting)
+            assert scope.traffic.in_flight == len(account.busy)
+            assert scope.traffic.unsent == len(account.connecting)
 
     def give_back(self, attempt: Attempt) -> None:
         self.in_flight.remove(attempt)
@@ -232,12 +242,12 @@ class History:
             limit = rng.choice(["backoff", "hint"])
             scope.hold(rig.now + rng.choice([0.5, 2.0]), Reason(name, limit, rig.now, "test"))
         elif chance < 0.35:
-            scope.concurrency = rng.choice([1, 2, 3, 8, inf])
+            scope.arrange(scope.effective._replace(concurrency=rng.choice([1, 2, 3, 8, inf])))
         elif chance < 0.5:
-            scope.delay = rng.choice([0.0, 0.1, 0.5, 2.0])
-            scope.delay_limit = rng.choice(["delay", "backoff"])
+            delay, limit = rng.choice([0.0, 0.1, 0.5, 2.0]), rng.choice(["delay", "backoff"])
+            scope.arrange(scope.effective._replace(delay=delay, delay_limit=limit))
         elif chance < 0.6:
-            scope.delay_per_slot = rng.choice([0.0, 0.5, 1.5])
+            scope.arrange(scope.effective._replace(delay_per_slot=rng.choice([0.0, 0.5, 1.5])))
         elif chance < 0.75:
             scope.correct(rng.choice([-3.0, -1.0, 1.0]), rig.now)
             self.corrected.add(name)
@@ -286,15 +296,15 @@ class History:
         plans = {}
         for name, _ in self._taken(granted):
             scope, plans[name] = self.rig.scope(name), self.accounts[name].planned
-            if scope.delay > 0 and scope.lead > 0:
-                plans[name] = max(self.rig.now + scope.lead, self.planned(name))
+            if scope.effective.delay > 0 and scope.traffic.lead > 0:
+                plans[name] = max(self.rig.now + scope.traffic.lead, self.planned(name))
         for name, slot in self._taken(granted):
             account = self.accounts[name]
             assert slot not in account.busy
             account.busy[slot] = granted
             account.connecting.add(granted)
             account.planned = plans[name]
-            assert len(account.busy) <= self.rig.scope(name).concurrency
+            assert len(account.busy) <= self.rig.scope(name).effective.concurrency
 
     def _taken(self, attempt: Attempt) -> list[tuple[str, int]]:
         return (

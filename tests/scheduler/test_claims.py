@@ -120,7 +120,7 @@ def test_a_claim_is_dropped_when_its_obstacle_becomes_a_hint_or_a_backoff(seed: 
     run_to_a_claim(rig, rng)
     claimant = rig.scheduler.queues.claims.claimant
     assert claimant is not None
-    held = next(scope for scope in claimant.scopes if scope.in_flight == 1)
+    held = next(scope for scope in claimant.scopes if scope.traffic.in_flight == 1)
     free = next(scope for scope in claimant.scopes if scope is not held)
     held.hold(rig.now + 300.0, Reason(held.id, "backoff", rig.now + 300.0, "step 9"))
     rig.scheduler.changed(held, rig.now)
@@ -184,7 +184,7 @@ def test_a_shared_scope_with_room_is_not_reserved() -> None:
 
     def latency(attempt: Attempt) -> float:
         nonlocal most
-        most = max(most, rig.scope("x").in_flight)
+        most = max(most, rig.scope("x").traffic.in_flight)
         return 1.0
 
     rig.run(latency=latency, until=30.0)

@@ -76,7 +76,7 @@ def preparing(rig: Rig, *attempts: Attempt) -> None:
     for attempt in attempts:
         assert attempt.lane is not None
         for scope in attempt.lane.scopes:
-            scope.preparation = 1.0
+            scope.traffic.preparation = 1.0
         assert rig.grant() is attempt
         attempt.task = object()
 
@@ -100,7 +100,7 @@ def test_a_prepared_request_says_which_scope_it_waits_for() -> None:
     assert rig.scheduler.why(second.request, 0.0) == Reason("a", "concurrency", inf, "configuration")
     early = rig.push(2, "b")
     preparing(rig, early)
-    rig.scope("b").last_sent, rig.scope("b").lead = 0.0, 1.0
+    rig.scope("b").traffic.last_sent, rig.scope("b").traffic.lead = 0.0, 1.0
     assert not rig.scheduler.prepared(early, 2.0)
     assert rig.scheduler.why(early, 2.0) == Reason("b", "delay", 9.0, "configuration")
 
@@ -109,11 +109,11 @@ def test_one_that_is_prepared_alone_has_its_places_at_once() -> None:
     rig = behind_user_code()
     attempt = rig.push(0, "a")
     preparing(rig, attempt)
-    assert rig.scheduler.ahead == rig.scheduler.preparing == rig.scope("a").ahead == 1
+    assert rig.scheduler.ahead == rig.scheduler.preparing == rig.scope("a").traffic.ahead == 1
     assert rig.scheduler.prepared(attempt, 1.0)
     assert attempt.has_places
     assert attempt.prepared_for == 1.0
-    assert rig.scheduler.ahead == rig.scheduler.preparing == rig.scope("a").ahead == 0
+    assert rig.scheduler.ahead == rig.scheduler.preparing == rig.scope("a").traffic.ahead == 0
 
 
 def test_a_prepared_request_says_that_no_place_is_free() -> None:
@@ -161,8 +161,8 @@ def test_what_waits_behind_a_prepared_request_waits_for_the_same() -> None:
     rig = behind_user_code({"b": Limits(delay=9.0)})
     first, second = rig.push(0, "b"), rig.push(1, "b")
     preparing(rig, first)
-    rig.scope("b").last_sent = 0.0
-    rig.scope("b").preparation = 8.0
+    rig.scope("b").traffic.last_sent = 0.0
+    rig.scope("b").traffic.preparation = 8.0
     behind = Reason("b", "middleware")
     assert rig.grant() is None
     assert rig.scheduler.why(second, 9.5) == behind

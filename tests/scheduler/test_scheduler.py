@@ -115,7 +115,7 @@ def test_a20_a_change_of_the_delay_is_felt_by_the_one_that_waits() -> None:
 
 
 def move(rig: Rig, id: str, delay: float) -> None:
-    rig.scope(id).delay = delay
+    rig.scope(id).arrange(rig.scope(id).effective._replace(delay=delay))
     rig.scheduler.changed(rig.scope(id), rig.now)
 
 
@@ -123,10 +123,10 @@ def test_p13_raised_concurrency_is_used_at_once_and_lowered_waits() -> None:
     rig = Rig(default=ONE)
     attempts = [rig.push(number, "a") for number in range(6)]
     assert rig.grant_all() == [0]
-    rig.scope("a").concurrency = 3
+    rig.scope("a").arrange(rig.scope("a").effective._replace(concurrency=3))
     rig.scheduler.changed(rig.scope("a"), rig.now)
     assert rig.grant_all() == [1, 2]
-    rig.scope("a").concurrency = 1
+    rig.scope("a").arrange(rig.scope("a").effective._replace(concurrency=1))
     rig.scheduler.changed(rig.scope("a"), rig.now)
     rig.give_back(attempts[0])
     rig.give_back(attempts[1])
@@ -198,7 +198,7 @@ def test_e21_an_exempt_request_counts_for_the_places_only() -> None:
     exempt = rig.push(1, "a", is_exempt=True)
     rig.push(2, "a", is_exempt=True)
     assert rig.grant_all() == [0, 1]
-    assert rig.scope("a").in_flight == 1
+    assert rig.scope("a").traffic.in_flight == 1
     assert exempt.slots == ()
     assert exempt.steps == (4,)
 
@@ -219,7 +219,7 @@ def test_e05_a_request_is_taken_in_all_its_scopes_or_in_none() -> None:
     for number in range(3):
         rig.push(number, "api", "users")
     assert rig.grant_all() == [0]
-    assert (rig.scope("api").in_flight, rig.scope("users").in_flight) == (1, 1)
+    assert (rig.scope("api").traffic.in_flight, rig.scope("users").traffic.in_flight) == (1, 1)
     rig.run(latency=20.0)
     assert rig.times == [0.0, 5.0, 25.0]  # the first was not given back
     assert (rig.scope("api").grants, rig.scope("users").grants) == (3, 3)
@@ -244,8 +244,8 @@ def test_p16_two_sites_and_a_renderer() -> None:
         rig.push(("direct", number), "a")
     granted = rig.grant_all()
     assert len(granted) == 4
-    assert (rig.scope("a").in_flight, rig.scope("b").in_flight) == (2, 2)
-    assert rig.scope("r").in_flight <= 3
+    assert (rig.scope("a").traffic.in_flight, rig.scope("b").traffic.in_flight) == (2, 2)
+    assert rig.scope("r").traffic.in_flight <= 3
     rig.run(latency=1.0)
     assert len(rig.sends) == 4
 
@@ -631,7 +631,7 @@ def test_what_is_empty_is_forgotten() -> None:
     rig.run(latency=0.5)
     assert rig.scheduler.lanes == {}
     assert rig.scheduler.queues.scope_queues == {}
-    assert [scope.lanes for scope in rig.scopes.values()] == [0, 0, 0, 0]
+    assert [scope.waits.lanes for scope in rig.scopes.values()] == [0, 0, 0, 0]
     assert rig.scheduler.next_event(rig.now) == inf
 
 

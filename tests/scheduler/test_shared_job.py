@@ -218,7 +218,7 @@ def test_a_prepared_grant_asks_for_its_token_when_its_middleware_has_run() -> No
     rig.token(1, 2.1, at=2.5)
     assert rig.at(2.1) is None
     assert rig.at(2.5) == "a"
-    assert rig.scopes["proxy"].in_flight == 1
+    assert rig.scopes["proxy"].traffic.in_flight == 1
     rig.scheduler.sent(attempt, 2.6)
     rig.scheduler.give_back(attempt, 2.9)
     assert [told[:2] for told in rig.line.take()] == [("sent", 1), ("given back", 1)]
@@ -244,7 +244,7 @@ def test_a_prepared_grant_leaves_the_line_for_tokens_when_it_ends() -> None:
     attempt = prepared(rig)
     rig.scheduler.give_back(attempt, 3.0)
     assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("drop", 1)]
-    assert rig.scopes["proxy"].ahead == rig.scopes["host"].ahead == rig.scheduler.ahead == 0
+    assert rig.scopes["proxy"].traffic.ahead == rig.scopes["host"].traffic.ahead == rig.scheduler.ahead == 0
 
 
 def test_a_response_of_user_code_waits_for_a_token_and_is_told_as_a_send() -> None:
@@ -260,4 +260,4 @@ def test_a_response_of_user_code_waits_for_a_token_and_is_told_as_a_send() -> No
     rig.scheduler.responded(attempt, 2.2)
     rig.scheduler.give_back(attempt, 2.2)
     assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("sent", 1), ("given back", 1)]
-    assert rig.scopes["host"].last_sent == attempt.sent_at == 2.1
+    assert rig.scopes["host"].traffic.last_sent == attempt.sent_at == 2.1

@@ -128,7 +128,7 @@ def test_stale_timers_do_not_wake_and_do_not_hide_the_one_in_force() -> None:
     rig.give_back_all()
     assert rig.grant_all() == []
     for delay in (3.0, 20.0, 5.0, 8.0):
-        rig.scope("a").delay = delay
+        rig.scope("a").arrange(rig.scope("a").effective._replace(delay=delay))
         rig.scheduler.changed(rig.scope("a"), rig.now)
         assert rig.scheduler.next_event(rig.now) == delay
     for now in (3.0, 5.0):
@@ -149,7 +149,7 @@ def test_timers_do_not_pile_up_when_limits_move_often() -> None:
     rig.give_back_all()
     assert rig.grant_all() == []
     for number in range(5_000):
-        rig.scope("a").delay = 100.0 + number % 7
+        rig.scope("a").arrange(rig.scope("a").effective._replace(delay=100.0 + number % 7))
         rig.scheduler.changed(rig.scope("a"), rig.now)
     assert len(rig.scheduler.queues._timers) < 200
 
@@ -170,7 +170,7 @@ def test_a_limit_that_moves_to_an_earlier_time_is_felt_by_all_that_wait() -> Non
     rig.scope("x").hold(50.0, Reason("x", "hint", 50.0, "test"))
     rig.scheduler.changed(rig.scope("x"), rig.now)
     rig.scope("x").lift()
-    rig.scope("x").delay = 0.0
+    rig.scope("x").arrange(rig.scope("x").effective._replace(delay=0.0))
     rig.scheduler.changed(rig.scope("x"), rig.now)
     assert rig.grant_all() == [1, 2, 3]
 

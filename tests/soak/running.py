@@ -287,7 +287,7 @@ class _Run:
             "lanes": len(scheduler.lanes),
             "scope queues": len(scheduler.queues.scope_queues),
             "timers": 0 if math.isinf(scheduler.queues.next_timer()) else 1,
-            "in flight in scopes": sum(scope.in_flight + scope.unsent for scope in scopes),
+            "in flight in scopes": sum(scope.traffic.in_flight + scope.traffic.unsent for scope in scopes),
             "reserved": sum(scope.quota.reserved for scope in scopes if scope.quota is not None),
             "on the wire": sum(not ruler.is_empty() for ruler in [*self.wire.rulers.values(), self.wire.all]),
             "direct fetches": len(self.crawl._state.waiters),

@@ -159,9 +159,7 @@ def give_back(throttle: Throttle, attempt: Attempt, now: float) -> None:
     """Release the places of a send."""
     for (id, amount), slot in zip(attempt.scopes, attempt.slots, strict=False):
         scope = throttle.scope(id, now)
-        if scope.full:  # as in a lane: the next request has waited for this
-            scope.waits.opened(now, scope.full)
-        scope.give(slot, amount=1.0 if amount is None else amount)
+        scope.give(slot, amount=1.0 if amount is None else amount, now=now)
 
 
 class Drive:

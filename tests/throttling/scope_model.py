@@ -151,7 +151,7 @@ class Play:
             self.scope.lift()
             model.held_until = -inf
         elif what in ("delay", "delay_per_slot", "concurrency"):
-            setattr(self.scope, what, value)
+            self.scope.arrange(self.scope.effective._replace(**{what: value}))
             setattr(model, what, value)
         return None
 

@@ -100,6 +100,6 @@ def test_nothing_is_spent_that_a_kill_would_forget_however_quotas_change(seed: i
         elif disk.is_asked or drawn.random() < 0.3:
             disk.write(now, is_whole=drawn.random() < 0.4)
         on_the_way = sum(amount for _, amount in flying)
-        assert (scope.in_flight, scope.unsent) == (len(flying), len(flying))
-        assert scope.reserved == pytest.approx(on_the_way)
+        assert (scope.traffic.in_flight, scope.traffic.unsent) == (len(flying), len(flying))
+        assert scope.traffic.reserved == pytest.approx(on_the_way)
         assert scope.quota is None or scope.quota.reserved == pytest.approx(on_the_way)

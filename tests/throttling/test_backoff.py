@@ -339,7 +339,7 @@ def test_b07_b18_a_long_pause_takes_no_endless_number_of_steps_back(cls: type, m
     answer(throttle, attempt_of(throttle, Request(URL), 2.0), 2.0)
     throttle.next_change(1e7)
     assert 0 < strategy.asked <= most
-    assert throttle.scope(A, 1e7).delay == pytest.approx(2.0)
+    assert throttle.scope(A, 1e7).effective.delay == pytest.approx(2.0)
     assert throttle.next_change(1e7) == 1e7 + max(window, 1e-3)
 
 

@@ -19,7 +19,7 @@ PAGE = Request("http://a.example/")
 
 def driven(until: float, latency: float = 0.1, **given: Any) -> Throttle:
     throttle = throttle_of(**given)
-    throttle.scope(A, 0.0).lanes = 1
+    throttle.scope(A, 0.0).waits.lanes = 1
     Drive(throttle, lambda request, now: Answer(latency=latency), endless=PAGE).run(until)
     return throttle
 

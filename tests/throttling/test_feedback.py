@@ -76,8 +76,8 @@ def test_never_faster_than_configured_whatever_is_heard(answers: list[Heard], ba
         attempt = attempt_of(throttle, PAGE, now)
         answer(throttle, attempt, now, each.status, {"Retry-After": str(each.wish)} if each.wish else {})
         scope = throttle.scope(A, now)
-        assert scope.delay >= base
-        assert 1 <= scope.concurrency <= 4
+        assert scope.effective.delay >= base
+        assert 1 <= scope.effective.concurrency <= 4
 
 
 def test_h04_a_delay_that_autothrottle_made_longer_holds_beside_slots_that_were_taken_away() -> None:
@@ -87,12 +87,12 @@ def test_h04_a_delay_that_autothrottle_made_longer_holds_beside_slots_that_were_
     attempt = attempt_of(throttle, PAGE, 0.0)
     answer(throttle, attempt, 0.1, 429)
     scope = throttle.scope(A, 0.1)
-    assert (scope.delay, scope.concurrency) == (1.0, 4)
+    assert (scope.effective.delay, scope.effective.concurrency) == (1.0, 4)
     slow = attempt_of(throttle, PAGE, 10.0)
     outcome = attrs.evolve(outcome_of(slow, 16.0), first_byte_at=16.0)
     throttle.record_outcome_nowait(slow, outcome, 16.0)
-    assert scope.delay == pytest.approx(6.0)
-    assert scope.concurrency == 4
+    assert scope.effective.delay == pytest.approx(6.0)
+    assert scope.effective.concurrency == 4
 
 
 def test_h15_a_quick_page_of_200_that_is_a_trigger_does_not_lower_the_delay() -> None:

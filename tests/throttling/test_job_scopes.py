@@ -54,7 +54,7 @@ def test_d12_a_crawl_delay_holds_robots_txt_too_that_a_later_run_asks_for(next_i
     throttle = throttle_of()
     throttle.robots_delay(A, 10.0, 90.0)
     answer(throttle, attempt_of(throttle, Request(URL), 100.0), 100.5)
-    throttle.scope(A, 101.0).lanes = 1  # more is pending
+    throttle.scope(A, 101.0).waits.lanes = 1  # more is pending
     scope = resumed(stored(throttle, 101.0, next_in), 2.0, 101.0).scope(A, 1000.0)
     assert scope.earliest_at(1000.0) == pytest.approx(at)  # from 100, or from when it may have sent until it was killed
     assert scope.reason(1000.0).source == "Crawl-delay 10 of robots.txt"
@@ -112,13 +112,15 @@ def test_p8_a_backoff_is_kept_and_eases_while_nothing_runs() -> None:
     for at in (0.0, 10.0, 20.0):
         refused(throttle, at)
     answer(throttle, attempt_of(throttle, Request(URL), 60.0), 60.0)
-    assert throttle.scope(A, 60.0).delay == 8.0
+    assert throttle.scope(A, 60.0).effective.delay == 8.0
     state = stored(throttle, 60.0)
     soon = resumed(state, 5.0, 60.0, download_delay=1.0).scope(A, 1000.0)
-    assert (soon.delay, soon.delay_limit) == (8.0, "backoff")
-    assert "429" in soon.delay_source
-    assert resumed(state, 60.0, 60.0, download_delay=1.0).scope(A, 1000.0).delay == 4.0  # since the good answer
-    assert resumed(state, 7200.0, 60.0, download_delay=1.0).scope(A, 1000.0).delay == 1.0
+    assert (soon.effective.delay, soon.effective.delay_limit) == (8.0, "backoff")
+    assert "429" in soon.effective.delay_source
+    assert (
+        resumed(state, 60.0, 60.0, download_delay=1.0).scope(A, 1000.0).effective.delay == 4.0
+    )  # since the good answer
+    assert resumed(state, 7200.0, 60.0, download_delay=1.0).scope(A, 1000.0).effective.delay == 1.0
 
 
 def test_a_backoff_is_stored_under_the_names_that_earlier_jobs_have() -> None:
@@ -134,7 +136,7 @@ def test_without_a_good_answer_a_backoff_stays_whatever_time_passes_and_time_dow
     refused(throttle, 0.0)
     again = resumed(stored(throttle, 100.0), 100_000.0, 100.0, download_delay=1.0)
     scope = again.scope(A, 1000.0)
-    assert scope.delay == 2.0
+    assert scope.effective.delay == 2.0
     assert again.next_change(1000.0) == pytest.approx(1800.0)  # B20: 900 s of trouble, 100 of them gone
     pending = attempt_of(throttle_of(), Request(URL))
     assert again.refused(pending, 1801.0) is None
@@ -205,9 +207,9 @@ def test_r11_what_autothrottle_and_rampup_learned_is_kept() -> None:
     throttle = throttle_of(**auto)
     throttle.scope(A, 0.0).state.auto = 2.5
     state = stored(throttle, 1.0)
-    assert resumed(state, 1.0, 1.0, **auto).scope(A, 1000.0).delay == 2.5
+    assert resumed(state, 1.0, 1.0, **auto).scope(A, 1000.0).effective.delay == 2.5
     capped = resumed(state, 1.0, 1.0, **auto, autothrottle_max_delay=2.0, autothrottle_start_delay=1.0)
-    assert capped.scope(A, 1000.0).delay == 2.0
+    assert capped.scope(A, 1000.0).effective.delay == 2.0
     assert resumed(state, 1.0, 1.0).scope(A, 1000.0).state.auto is None  # switched off meanwhile
 
     ramp = {"throttling_scopes": {A: {"rampup": True, "delay": 1.0}}}
@@ -217,9 +219,9 @@ def test_r11_what_autothrottle_and_rampup_learned_is_kept() -> None:
     policy.apply(throttle.scope(A, 0.0))
     state = stored(throttle, 1.0)
     again = resumed(state, 1.0, 1.0, **ramp).scope(A, 1000.0)
-    assert (again.delay, again.state.rampup.refused) == (0.3, 4.0)
+    assert (again.effective.delay, again.state.rampup.refused) == (0.3, 4.0)
     other = {"throttling_scopes": {A: {"rampup": True, "delay": 3.0}}}
-    assert resumed(state, 1.0, 1.0, **other).scope(A, 1000.0).delay == 3.0  # found out under other limits
+    assert resumed(state, 1.0, 1.0, **other).scope(A, 1000.0).effective.delay == 3.0  # found out under other limits
 
 
 def test_c05_an_outage_from_the_first_page_on_goes_on_in_the_next_run_as_one() -> None:
@@ -229,14 +231,14 @@ def test_c05_an_outage_from_the_first_page_on_goes_on_in_the_next_run_as_one() -
     for _ in range(4):
         answer(throttle, attempt_of(throttle, Request(URL), now), now, 503)
         now = throttle.scope(A, now).earliest_at(now)
-    delay = throttle.scope(A, now).delay
+    delay = throttle.scope(A, now).effective.delay
     again = resumed(stored(throttle, now), 1.0, now, **ramp)
     scope, now = again.scope(A, 1000.0), 1000.0
     for _ in range(4):  # none of these is the first of another outage, which would begin with short delays
         now = max(now, scope.earliest_at(now))
         answer(again, attempt_of(again, Request(URL), now), now, 503)
-        assert scope.delay >= min(2.0 * delay, 60.0)
-        delay = scope.delay
+        assert scope.effective.delay >= min(2.0 * delay, 60.0)
+        delay = scope.effective.delay
 
 
 def test_a_host_that_once_answered_is_known_to_have_done_so() -> None:
@@ -310,20 +312,20 @@ TOLD = {"X-RateLimit-Remaining": "10", "X-RateLimit-Reset": "400"}
 def test_d07_a_limit_that_a_good_answer_told_holds_in_the_next_run() -> None:
     throttle = throttle_of(download_delay=1.0)
     answer(throttle, attempt_of(throttle, Request(URL), 100.0), 100.0, headers=TOLD)
-    assert throttle.scope(A, 100.0).delay == pytest.approx(40.0)
+    assert throttle.scope(A, 100.0).effective.delay == pytest.approx(40.0)
     again = resumed(stored(throttle, 101.0), 9.0, 101.0, download_delay=1.0)
     scope = again.scope(A, 1000.0)
     assert scope.earliest_at(1000.0) == pytest.approx(1030.0)  # the send was ten seconds ago
     assert "X-RateLimit-Remaining: 10" in scope.reason(1000.0).source
     answer(again, attempt_of(again, Request(URL), 1030.0), 1030.0, headers=TOLD | {"X-RateLimit-Remaining": "400"})
-    assert scope.delay == pytest.approx(1.0)  # and what is told next counts
+    assert scope.effective.delay == pytest.approx(1.0)  # and what is told next counts
 
 
 def test_d07_one_whose_time_is_over_is_forgotten_also_where_nothing_ran_meanwhile() -> None:
     throttle = throttle_of(download_delay=1.0)
     answer(throttle, attempt_of(throttle, Request(URL), 100.0), 100.0, headers=TOLD)
     scope = resumed(stored(throttle, 101.0), 400.0, 101.0, download_delay=1.0).scope(A, 1000.0)
-    assert (scope.delay, scope.state.told) == (1.0, None)
+    assert (scope.effective.delay, scope.state.told) == (1.0, None)
 
 
 def test_d07_in_the_state_of_another_machine_what_was_told_lasts_as_long_as_it_did() -> None:

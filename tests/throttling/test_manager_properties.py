@@ -110,7 +110,16 @@ def told(throttle: Throttle, history: Sequence[Heard]) -> list[object]:
         seen += [attrs.astuple(report, recurse=False)[:7] for report in throttle.report(now)]
         for id in (A, "api", "slow"):
             scope = throttle.scope(id, now)
-            seen.append((id, scope.delay, scope.concurrency, scope.step, scope.held_until, scope.reason(now)))
+            seen.append(
+                (
+                    id,
+                    scope.effective.delay,
+                    scope.effective.concurrency,
+                    scope.step,
+                    scope.held.until,
+                    scope.reason(now),
+                )
+            )
     return seen
 
 
@@ -193,7 +202,7 @@ def run(words: Sequence[Any], pages: int, latency: float) -> Run:
             attempt = sent(throttle, PAGE, now)
             heapq.heappush(flying, (now + latency, len(made.sends), attempt))
             made.sends.append(now)
-            made.most = max(made.most, scope.in_flight)
+            made.most = max(made.most, scope.traffic.in_flight)
             continue
         now = min(max(at, now), flying[0][0] if flying else inf, max(throttle.next_change(now), now))
         assert now < inf, "stuck"

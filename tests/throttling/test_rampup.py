@@ -260,7 +260,7 @@ def test_c05_headers_hold_the_next_send_as_always() -> None:
     answer(throttle, attempt_of(throttle, PAGE), 0.1, 429, {"Retry-After": "9"})
     scope = throttle.scope(A, 0.1)
     assert scope.earliest_at(0.1) == 9.1
-    assert scope.delay == 1.0  # one trigger is within the target
+    assert scope.effective.delay == 1.0  # one trigger is within the target
 
 
 @pytest.mark.long
@@ -268,15 +268,15 @@ def test_c05_an_outage_is_backed_off_from_and_rampup_goes_on_afterwards() -> Non
     throttle = throttle_of(**ramped(5.0, latency_jitter=False), backoff_window=5.0)
     drive = Drive(throttle, lambda request, now: Answer(503 if 30.0 <= now < 100.0 else 200), endless=PAGE)
     drive.run(100.0)
-    assert throttle.scope(A, 100.0).delay >= 4.0
+    assert throttle.scope(A, 100.0).effective.delay >= 4.0
     drive.run(300.0)
     assert throttle.scope(A, 300.0).state.backoff is None
-    assert throttle.scope(A, 300.0).delay < 0.5
+    assert throttle.scope(A, 300.0).effective.delay < 0.5
 
 
 def test_c05_without_a_cap_on_all_it_stops_at_a_thousand_slots() -> None:
     throttle = throttle_of(throttling_scopes={"api": {"rampup": True}}, concurrent_requests=0)
-    assert throttle.scope("api", 0.0).concurrency == 1000
+    assert throttle.scope("api", 0.0).effective.concurrency == 1000
     assert (
         throttle_of(**{**ramped(5.0), "concurrent_requests": 9}).scope(A, 0.0).state.rampup.policy.max_concurrency == 9
     )
@@ -302,8 +302,8 @@ def test_c05_however_often_it_falls_the_delay_stays_within_reason(
     for number in range(100):  # refused again and again, each time anew: requests that pass the scope by may do that
         now = 0.01 * number
         answer(throttle, attempt_of(throttle, PAGE.replace(meta={"dont_throttle": True}), now), now, 429)
-    assert scope.delay == pytest.approx(longest)
-    assert scope.delay_per_slot <= 2 * longest
+    assert scope.effective.delay == pytest.approx(longest)
+    assert scope.effective.delay_per_slot <= 2 * longest
 
 
 @pytest.mark.parametrize("policy", [{"window": 1e-300}, {"delay_factor": 1e-320}, {"window": 1e-300, "max_delay": 1.0}])

@@ -24,6 +24,6 @@ def test_c04_sends_that_met_dead_connections_are_among_those_that_the_delay_let_
         else:
             answer(throttle, attempt, now + 0.1)
     throttle.next_change(61.0)
-    assert throttle.scope(A, 61.0).delay < 1.0
+    assert throttle.scope(A, 61.0).effective.delay < 1.0
     [report] = throttle.report(61.0)
     assert (report.requests, report.sends) == (31, 61)

@@ -58,7 +58,7 @@ def test_a_send_that_never_went_to_the_wire_gives_spacing_and_amount_back() -> N
     scope = Scope("a", Limits(concurrency=1, delay=5.0, quota=1.0))
     scope.give(scope.take(0.0), was_sent=False)
     assert scope.earliest_at(0.0) <= 0.0
-    assert (scope.in_flight, scope.unsent) == (0, 0)
+    assert (scope.traffic.in_flight, scope.traffic.unsent) == (0, 0)
 
 
 def test_a_slot_waits_out_its_own_delay_although_the_scopes_delay_has_passed() -> None:
@@ -83,7 +83,7 @@ def test_a_slot_delay_that_appears_while_one_is_in_flight_is_counted_from_its_se
     # I12 A06
     scope = Scope("a", Limits(concurrency=1))
     slot = passed(scope, 3.0)
-    scope.delay_per_slot = 2.0
+    scope.arrange(scope.effective._replace(delay_per_slot=2.0))
     scope.give(slot)
     assert scope.earliest_at(4.0) == 5.0
 
@@ -97,7 +97,7 @@ def test_one_draw_a_send_serves_both_delays_and_lasts_until_the_send() -> None:
     factor = interval / 4.0  # slot 1 rests for longer than the delay
     assert 0.5 <= factor <= 1.5
     assert scope.earliest_at(2.0) == scope.earliest_at(2.5)
-    scope.delay_per_slot = 0.0
+    scope.arrange(scope.effective._replace(delay_per_slot=0.0))
     assert scope.earliest_at(2.0) == pytest.approx(2.0 + factor)
 
 
@@ -106,9 +106,9 @@ def test_a_change_up_or_down_is_felt_by_the_send_that_waits_with_the_same_draw()
     scope = Scope("a", Limits(concurrency=1, delay=1.0, jitter=(0.5, 1.5)))
     scope.give(passed(scope, 0.0))
     interval = scope.earliest_at(0.0)
-    scope.delay = 10.0
+    scope.arrange(scope.effective._replace(delay=10.0))
     assert scope.earliest_at(0.0) == pytest.approx(10.0 * interval)
-    scope.delay = 0.1
+    scope.arrange(scope.effective._replace(delay=0.1))
     assert scope.earliest_at(0.0) == pytest.approx(0.1 * interval)
 
 
@@ -117,7 +117,7 @@ def test_a_jitter_that_is_switched_off_is_off_for_the_send_that_waits() -> None:
     scope = Scope("a", Limits(concurrency=1, delay=2.0, jitter=(0.5, 1.5)))
     scope.give(passed(scope, 0.0))
     assert scope.earliest_at(0.0) != 2.0
-    scope.jitter = (1.0, 1.0)
+    scope.arrange(scope.effective._replace(jitter=(1.0, 1.0)))
     assert scope.earliest_at(0.0) == 2.0
 
 
@@ -175,7 +175,7 @@ def test_lowering_the_concurrency_waits_for_those_in_flight() -> None:
     # P13
     scope = Scope("a", Limits(concurrency=3))
     slots = [passed(scope, 0.0) for _ in range(3)]
-    scope.concurrency = 1
+    scope.arrange(scope.effective._replace(concurrency=1))
     scope.give(slots[0])
     scope.give(slots[1])
     assert scope.earliest_at(1.0) == inf
@@ -188,7 +188,7 @@ def test_new_limits_keep_what_is_in_flight_and_spent() -> None:
     scope = Scope("a", Limits(concurrency=2, quota=2.0))
     passed(scope, 0.0)
     scope.apply_limits(Limits(concurrency=2, delay=1.0, quota=1.0))
-    assert (scope.in_flight, scope.earliest_at(0.5)) == (1, 60.0)
+    assert (scope.traffic.in_flight, scope.earliest_at(0.5)) == (1, 60.0)
     scope.apply_limits(Limits(concurrency=2, delay=1.0))
     assert scope.earliest_at(0.5) == 1.0
     scope.apply_limits(Limits(concurrency=1, quota=5.0))
@@ -214,7 +214,8 @@ def test_a_reason_names_scope_limit_time_and_source(limits: Limits, limit: str) 
 def test_a_backed_off_delay_is_named_as_what_it_is() -> None:
     # I11
     scope = Scope("a", Limits(concurrency=2))
-    scope.delay, scope.delay_limit, scope.delay_source = 4.0, "backoff", "backoff step 2"
+    backed_off = scope.effective._replace(delay=4.0, delay_limit="backoff", delay_source="backoff step 2")
+    scope.arrange(backed_off)
     passed(scope, 0.0)
     assert scope.reason(1.0) == Reason("a", "backoff", 4.0, "backoff step 2")
 
@@ -225,18 +226,18 @@ def test_what_is_prepared_where_user_code_may_respond_is_spaced_as_sends_are() -
     scope.caution = inf  # user code has responded
     for number in range(3):
         assert scope.prepares_at(float(number)) <= number
-        scope.add_ahead()
-        scope.start_preparing(float(number))
+        scope.traffic.add_ahead()
+        scope.traffic.start_preparing(float(number))
         assert scope.prepares_at(float(number)) == number + 1.0
     assert scope.earliest_at(2.5) == 3.0  # one that user code lets through waits behind the others too
-    scope.drop_ahead()
-    scope.release(0.0)
+    scope.traffic.drop_ahead()
+    scope.traffic.release(0.0)
     assert scope.earliest_at(2.5) == 3.0
     slot = scope.take(1.0)  # the response to the second, which has come by now
     scope.sent(slot, 1.0, granted_at=1.0)
     assert scope.prepares_at(2.5) == 3.0
-    scope.drop_ahead()
-    scope.release(2.0)
+    scope.traffic.drop_ahead()
+    scope.traffic.release(2.0)
     assert scope.earliest_at(2.5) == 2.0
 
 
@@ -252,8 +253,8 @@ def test_no_more_are_prepared_than_a_careful_scope_has_slots_quota_and_pages_lef
         scope.caution = 1.0
         for _ in range(2):
             assert scope.prepares_at(0.0) <= 0.0
-            scope.add_ahead()
-            scope.start_preparing(0.0)
+            scope.traffic.add_ahead()
+            scope.traffic.start_preparing(0.0)
         assert scope.prepares_at(0.0) == inf
 
 
@@ -267,7 +268,7 @@ def test_a_slot_for_each_that_is_ahead_has_to_have_rested() -> None:
         scope.give(slot)
     for opens_at in (-inf, 10.0, 14.0):
         assert scope.prepares_at(5.0) == opens_at
-        scope.add_ahead()
+        scope.traffic.add_ahead()
 
 
 def test_a_scope_is_careful_until_user_code_has_let_enough_through_after_awaiting_something() -> None:
@@ -297,11 +298,11 @@ def test_only_more_than_contention_shuts_a_scope() -> None:
     scope = Scope("a", Limits(concurrency=2, delay=1.0))
     passed(scope, 0.0)
     assert not scope.is_shut(0.0, 1.0, 30.0)
-    scope.delay, scope.delay_limit = 20.0, "backoff"
+    scope.arrange(scope.effective._replace(delay=20.0, delay_limit="backoff"))
     assert not scope.is_shut(0.0, 1.0, 30.0)
-    scope.delay = 200.0
+    scope.arrange(scope.effective._replace(delay=200.0))
     assert scope.is_shut(0.0, 1.0, 30.0)
-    scope.delay = 0.0
+    scope.arrange(scope.effective._replace(delay=0.0))
     scope.hold(5.0, HINT)
     assert scope.is_shut(0.0, 1.0, 30.0)
 
@@ -316,9 +317,9 @@ def test_a_scope_is_idle_when_forgetting_it_loses_nothing() -> None:
     assert not scope.is_idle(1.2)
     assert not scope.is_idle(9.0)
     assert scope.is_idle(10.0)
-    scope.lanes = 1
+    scope.waits.lanes = 1
     assert not scope.is_idle(10.0)
-    scope.lanes = 0
+    scope.waits.lanes = 0
     scope.hold(20.0, HINT)
     assert not scope.is_idle(19.0)
 
@@ -343,7 +344,7 @@ def test_corrections_reach_the_quota() -> None:
 def at_rate(rate: float) -> Scope:
     """A scope at a rate, with a lane that always has something pending."""
     scope = Scope("a", Limits(delay=1.0 / rate, is_rate=True))
-    scope.need(None, 0.0)
+    scope.waits.need(None, 0.0)
     return scope
 
 
@@ -367,7 +368,7 @@ def test_i06_a_rate_never_makes_up_for_more_than_one_interval_at_once() -> None:
 def test_i06_what_was_not_pending_was_not_late() -> None:
     scope = Scope("a", Limits(delay=0.25, is_rate=True))
     passed(scope, 0.0)
-    scope.need(None, 9.0)
+    scope.waits.need(None, 9.0)
     passed(scope, 9.0)
     assert scope.earliest_at(9.0) == 9.25
 
@@ -375,13 +376,12 @@ def test_i06_what_was_not_pending_was_not_late() -> None:
 def test_i06_neither_a_delay_nor_a_rate_that_backs_off_makes_up_for_anything() -> None:
     plain = Scope("a", Limits(delay=0.25))
     backing_off = at_rate(4.0)
-    backing_off.delay = backing_off.floor = 1.0
-    backing_off.delay_limit = "backoff"
+    backing_off.arrange(backing_off.effective._replace(delay=1.0, floor=1.0, delay_limit="backoff"))
     for scope in (plain, backing_off):
         passed(scope, 0.0)
-        scope.need(None, 0.0)
+        scope.waits.need(None, 0.0)
         passed(scope, 1.125)
-        assert scope.earliest_at(1.125) == 1.125 + scope.delay
+        assert scope.earliest_at(1.125) == 1.125 + scope.effective.delay
 
 
 def test_i06_what_was_late_shortens_no_delay_that_is_learned_before_the_next_send() -> None:
@@ -389,8 +389,7 @@ def test_i06_what_was_late_shortens_no_delay_that_is_learned_before_the_next_sen
     passed(scope, 0.0)
     passed(scope, 1.75)
     assert scope.earliest_at(1.75) == 2.0
-    scope.delay = scope.floor = 2.0
-    scope.delay_limit = "backoff"
+    scope.arrange(scope.effective._replace(delay=2.0, floor=2.0, delay_limit="backoff"))
     assert scope.earliest_at(1.75) == 3.75
     scope.apply_limits(Limits(delay=2.0))
     assert scope.earliest_at(1.75) == 3.75
@@ -411,7 +410,7 @@ def test_i06_a_rate_makes_up_for_the_time_of_a_write() -> None:
 
 def test_i06_a_delay_counts_from_the_end_of_a_write() -> None:
     scope = Scope("a", Limits(delay=1.0))
-    scope.need(None, 0.0)
+    scope.waits.need(None, 0.0)
     passed(scope, 0.0)
     scope.written(1, 0.0, 0.25)
     assert scope.earliest_at(0.25) == 1.25
@@ -442,14 +441,14 @@ def test_a21_with_jitter_a_span_holds_its_share_and_two_sends_more(
     sent: list[tuple[float, bool]], jitter: tuple[float, float], seed: int
 ) -> None:
     scope = Scope("a", Limits(delay=0.5, is_rate=True, jitter=jitter), seed=seed)
-    scope.need(None, 0.0)
+    scope.waits.need(None, 0.0)
     passed(scope, 0.0)
     times = [0.0]
     for late, is_new in sent:
         now = max(scope.earliest_at(times[-1]), times[-1]) + late
         if is_new:  # nothing was pending before
-            scope.need_no_more(None, times[-1])
-            scope.need(None, now)
+            scope.waits.need_no_more(None, times[-1])
+            scope.waits.need(None, now)
         times.append(now)
         passed(scope, now)
     no_more_than_its_share(times, 2.0)
@@ -464,10 +463,9 @@ def no_more_than_its_share(sends: list[float], rate: float) -> None:
 def test_i06_the_wait_of_a_backoff_is_not_made_up_for_after_its_end() -> None:
     scope = at_rate(4.0)
     passed(scope, 0.0)
-    scope.delay = scope.floor = 1.0
-    scope.delay_limit = "backoff"
+    scope.arrange(scope.effective._replace(delay=1.0, floor=1.0, delay_limit="backoff"))
     passed(scope, 1.0)
-    scope.delay, scope.floor, scope.delay_limit = 0.25, 0.0, "delay"
+    scope.arrange(scope.effective._replace(delay=0.25, floor=0.0, delay_limit="delay"))
     passed(scope, 2.0)  # it had waited for the backed-off delay
     assert scope.earliest_at(2.0) == 2.25
     passed(scope, 2.375)

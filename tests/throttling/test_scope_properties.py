@@ -51,9 +51,9 @@ def test_a_scope_is_never_stuck_only_what_is_under_way_can_close_it_for_good(
     play = Play(limits)
     for step in steps:
         play.step(*step)
-        assert play.scope.in_flight == len(play.model.flights)
+        assert play.scope.traffic.in_flight == len(play.model.flights)
         if play.scope.earliest_at(play.now, amount) == inf:
-            assert play.scope.in_flight
+            assert play.scope.traffic.in_flight
     for flight in list(play.model.flights):
         play.end(flight)
     at = play.scope.earliest_at(play.now, amount)
@@ -100,10 +100,10 @@ def test_hints_and_tighter_limits_make_no_send_earlier(
     assert scope.earliest_at(now, amount) >= max(before, until)
     for name in ("delay", "delay_per_slot"):
         held = scope.earliest_at(now, amount)
-        setattr(scope, name, getattr(scope, name) + tighter * TICK)
+        scope.arrange(scope.effective._replace(**{name: getattr(scope.effective, name) + tighter * TICK}))
         assert scope.earliest_at(now, amount) >= held
     held = scope.earliest_at(now, amount)
-    scope.concurrency = max(1, min(scope.concurrency, 3) - 1)
+    scope.arrange(scope.effective._replace(concurrency=max(1, min(scope.effective.concurrency, 3) - 1)))
     assert scope.earliest_at(now, amount) >= held
 
 
@@ -146,7 +146,7 @@ def test_whoever_sends_as_soon_as_it_may_sends_all_within_every_limit(
             _land(play, flying, latency)
         heapq.heappush(flying, (play.now + connect * TICK, number, "send", play.take(amount)))
         _land(play, flying, latency)
-        most = max(most, play.scope.in_flight)
+        most = max(most, play.scope.traffic.in_flight)
     while flying:
         play.now = flying[0][0]
         _land(play, flying, 1)

@@ -60,7 +60,7 @@ def in_flight(scope: Scope) -> None:
 
 
 def pending(scope: Scope) -> None:
-    scope.lanes = 1
+    scope.waits.lanes = 1
 
 
 def held(scope: Scope) -> None:
@@ -121,4 +121,4 @@ def test_e17_a_class_with_from_crawler_is_made_by_it() -> None:
     manager = throttle.scope("a.example", 0.0).state.manager
     assert (manager.crawl, manager.id) == ("the crawl", "a.example")
     answer(throttle, attempt_of(throttle, Request("http://a.example/")), 0.0, 429)
-    assert throttle.scope("a.example", 0.0).delay == 2.0  # the default's word is "as configured"
+    assert throttle.scope("a.example", 0.0).effective.delay == 2.0  # the default's word is "as configured"

@@ -61,26 +61,26 @@ def test_e01_meta_names_scopes_in_place_of_the_host(named: Any, charges: Any) ->
 def test_e20_a_name_without_a_dot_is_a_host_once_a_request_goes_to_it() -> None:
     throttle = throttle_of()
     throttle.resolver.of_nowait(Request("http://intranet/"))
-    assert throttle.scope("intranet", 0.0).concurrency == 1
-    assert throttle.scope("api", 0.0).concurrency == math.inf
+    assert throttle.scope("intranet", 0.0).effective.concurrency == 1
+    assert throttle.scope("api", 0.0).effective.concurrency == math.inf
     throttle.resolver.of_nowait(Request("http://wiki/", meta={"throttling_scopes": ["wiki", "all"]}))
-    assert throttle.scope("wiki", 0.0).delay == 1.0
-    assert throttle.scope("all", 0.0).delay == 0.0
+    assert throttle.scope("wiki", 0.0).effective.delay == 1.0
+    assert throttle.scope("all", 0.0).effective.delay == 0.0
 
 
 def test_e19_a13_configuration_is_found_by_host_and_port_then_by_host() -> None:
     throttle = throttle_of(throttling_scopes={"A.Example": {"delay": 3.0}, "a.example:81": {"delay": 4.0}})
-    assert throttle.scope("a.example", 0.0).delay == 3.0
-    assert throttle.scope("a.example:80", 0.0).delay == 3.0
-    assert throttle.scope("a.example:81", 0.0).delay == 4.0
-    assert throttle.scope("b.example", 0.0).delay == 1.0  # I10
+    assert throttle.scope("a.example", 0.0).effective.delay == 3.0
+    assert throttle.scope("a.example:80", 0.0).effective.delay == 3.0
+    assert throttle.scope("a.example:81", 0.0).effective.delay == 4.0
+    assert throttle.scope("b.example", 0.0).effective.delay == 1.0  # I10
     assert throttle.scope("A.EXAMPLE.", 0.0) is throttle.scope("a.example", 0.0)
 
 
 def test_a14_a_configured_sandbox_is_sixteen_slots_without_delay() -> None:
     scopes = {"quotes.toscrape.com": {"concurrency": 16, "delay": 0.0}}
     scope = throttle_of(throttling_scopes=scopes).scope("quotes.toscrape.com", 0.0)
-    assert (scope.concurrency, scope.delay, scope.delay_per_slot) == (16, 0.0, 1.0)
+    assert (scope.effective.concurrency, scope.effective.delay, scope.effective.delay_per_slot) == (16, 0.0, 1.0)
 
 
 async def test_i05_with_a_limit_per_address_requests_are_charged_to_their_address() -> None:
@@ -97,7 +97,7 @@ async def test_i05_with_a_limit_per_address_requests_are_charged_to_their_addres
     assert throttle.resolver.of_nowait(request()) == (("10.0.0.1", None),)
     assert await throttle.resolver.of(request(host="c.example")) == (("c.example", None),)
     assert asked == ["a.example", "b.example", "c.example"]
-    assert throttle.scope("10.0.0.1", 0.0).concurrency == 3
+    assert throttle.scope("10.0.0.1", 0.0).effective.concurrency == 3
 
 
 # -- backing off
@@ -107,7 +107,7 @@ def test_b01_b03_a_trigger_doubles_the_delay_and_holds_the_scope_from_its_respon
     throttle = throttle_of()
     send(throttle, 0.0, 429, latency=30.0)
     scope = throttle.scope(A, 30.0)
-    assert scope.delay == 2.0
+    assert scope.effective.delay == 2.0
     assert scope.earliest_at(30.0) == 32.0
     why = throttle.scope(A, 30.0).reason(30.0)
     assert (why.limit, why.until, why.source) == ("backoff", 32.0, "backoff step 1: 429 of http://a.example/")
@@ -117,14 +117,14 @@ def test_b01_b03_a_trigger_doubles_the_delay_and_holds_the_scope_from_its_respon
 def test_b01_other_answers_do_not_back_off(status: int) -> None:
     throttle = throttle_of()
     send(throttle, 0.0, status)
-    assert throttle.scope(A, 0.0).delay == 1.0
+    assert throttle.scope(A, 0.0).effective.delay == 1.0
 
 
 def test_b02_exceptions_back_off() -> None:
     throttle = throttle_of()
     outcome = answer(throttle, attempt_of(throttle, request()), 30.0, error=ReadTimeout("no answer"))
     assert outcome.response is None
-    assert throttle.scope(A, 30.0).delay == 2.0
+    assert throttle.scope(A, 30.0).effective.delay == 2.0
     assert "ReadTimeout of http://a.example/" in throttle.scope(A, 30.0).reason(30.0).source
 
 
@@ -133,9 +133,9 @@ def test_b19_p5_eight_refusals_at_once_are_one_step_and_the_next_one_is_another(
     entries = [attempt_of(throttle, request(f"/{n}"), 0.0) for n in range(8)]
     for attempt in entries:
         answer(throttle, attempt, 0.1, 429)
-    assert throttle.scope(A, 0.1).delay == 2.0
+    assert throttle.scope(A, 0.1).effective.delay == 2.0
     send(throttle, 3.0, 429)
-    assert throttle.scope(A, 3.0).delay == 4.0
+    assert throttle.scope(A, 3.0).effective.delay == 4.0
 
 
 def test_b10_b11_all_scopes_of_the_request_back_off_and_no_other() -> None:
@@ -143,20 +143,24 @@ def test_b10_b11_all_scopes_of_the_request_back_off_and_no_other() -> None:
     throttle.scope("c.example", 0.0)
     attempt = attempt_of(throttle, request(throttling_scopes=["a.example", "b.example"]))
     answer(throttle, attempt, 0.0, 503)
-    assert [throttle.scope(id, 0.0).delay for id in ("a.example", "b.example", "c.example")] == [2.0, 2.0, 1.0]
+    assert [throttle.scope(id, 0.0).effective.delay for id in ("a.example", "b.example", "c.example")] == [
+        2.0,
+        2.0,
+        1.0,
+    ]
 
 
 def test_b14_only_the_scopes_for_which_it_is_a_trigger_back_off() -> None:
     throttle = throttle_of(throttling_scopes={"api": {"delay": 1.0, "backoff": {"http_codes": [418]}}})
     answer(throttle, attempt_of(throttle, request(throttling_scopes=["api", A])), 0.0, 429)
-    assert [throttle.scope(id, 0.0).delay for id in ("api", A)] == [1.0, 2.0]
+    assert [throttle.scope(id, 0.0).effective.delay for id in ("api", A)] == [1.0, 2.0]
     answer(throttle, attempt_of(throttle, request(throttling_scopes=["api", A]), 9.0), 9.0, 418)
-    assert [throttle.scope(id, 9.0).delay for id in ("api", A)] == [2.0, 2.0]
+    assert [throttle.scope(id, 9.0).effective.delay for id in ("api", A)] == [2.0, 2.0]
 
 
 def test_b07_b08_recovery_is_felt_at_its_instant_and_reported() -> None:
     told: list[tuple[float, float]] = []
-    throttle = throttle_of(changed=lambda scope, now: told.append((now, scope.delay)))
+    throttle = throttle_of(changed=lambda scope, now: told.append((now, scope.effective.delay)))
     send(throttle, 0.0, 429)
     send(throttle, 2.0, 429)
     send(throttle, 6.0)
@@ -173,20 +177,20 @@ def test_b07_windows_pass_while_nobody_looks() -> None:
     send(throttle, 2.0, 429)
     send(throttle, 6.0)
     throttle.tick(10_000.0)
-    assert throttle.scope(A, 10_000.0).delay == 1.0
+    assert throttle.scope(A, 10_000.0).effective.delay == 1.0
 
 
 def test_b06_while_backing_off_its_own_jitter_rules() -> None:
     throttle = throttle_of(randomize_download_delay=True, backoff_jitter=0.2)
     scope = throttle.scope(A, 0.0)
-    assert scope.jitter == (0.5, 1.5)
+    assert scope.effective.jitter == (0.5, 1.5)
     send(throttle, 0.0, 429)
-    assert scope.jitter == pytest.approx((1.0, 1.2))
-    assert scope.delay == 2.0  # the standing delay is never moved by it
+    assert scope.effective.jitter == pytest.approx((1.0, 1.2))
+    assert scope.effective.delay == 2.0  # the standing delay is never moved by it
     assert 2.0 <= scope.earliest_at(0.0) <= 2.4
     send(throttle, 3.0)
     throttle.tick(100.0)
-    assert scope.jitter == (0.5, 1.5)
+    assert scope.effective.jitter == (0.5, 1.5)
 
 
 def test_r10_a_header_is_only_ever_lengthened_by_jitter() -> None:
@@ -217,7 +221,7 @@ def test_d01_d06_a_header_holds_the_scope_and_the_standing_delay_takes_one_step(
     throttle = throttle_of()
     send(throttle, 0.0, 429, headers={"Retry-After": "7"}, latency=0.5)
     scope = throttle.scope(A, 0.5)
-    assert (scope.earliest_at(0.5), scope.delay) == (7.5, 2.0)
+    assert (scope.earliest_at(0.5), scope.effective.delay) == (7.5, 2.0)
     why = throttle.scope(A, 0.5).reason(0.5)
     assert (why.limit, why.source) == ("hint", "Retry-After: 7, 429 of http://a.example/")
     assert "hint 7 s (Retry-After: 7" in why.text(0.5)
@@ -228,7 +232,7 @@ def test_d06_a_longer_header_in_the_same_incident_still_counts() -> None:
     first, second = (attempt_of(throttle, request(f"/{n}")) for n in range(2))
     answer(throttle, first, 0.0, 429, {"Retry-After": "7"})
     answer(throttle, second, 1.0, 429, {"Retry-After": "20"})
-    assert (throttle.scope(A, 1.0).delay, throttle.scope(A, 1.0).earliest_at(1.0)) == (2.0, 21.0)
+    assert (throttle.scope(A, 1.0).effective.delay, throttle.scope(A, 1.0).earliest_at(1.0)) == (2.0, 21.0)
 
 
 def test_d07_a_header_of_a_good_answer_does_nothing() -> None:
@@ -309,7 +313,7 @@ def test_b20_r13_a_host_that_refuses_for_ever_is_given_up_once_and_starts_afresh
     assert set(drive.ended.values()) == {"refused"}
     assert drive.now == pytest.approx(900.0, abs=1.0)
     assert sum("are refused" in record.message for record in caplog.records) == 1
-    assert throttle.scope(A, drive.now).delay == 1.0
+    assert throttle.scope(A, drive.now).effective.delay == 1.0
     later = request("/later")
     throttle.admitted(later, ((A, None),))
     assert throttle.refused(sent_attempt(later, ((A, None),)), drive.now) is None
@@ -323,7 +327,7 @@ def test_e21_an_exempt_requests_429_still_backs_its_scopes_off() -> None:
     attempt = attempt_of(throttle, request(dont_throttle=True))
     answer(throttle, attempt, 0.0, 429)
     scope = throttle.scope(A, 0.0)
-    assert (scope.delay, scope.grants) == (2.0, 0)
+    assert (scope.effective.delay, scope.grants) == (2.0, 0)
 
 
 # -- managers
@@ -374,7 +378,7 @@ async def test_e06_e09_e11_f04_what_was_consumed_corrects_the_quota_without_a_st
     assert scope.quota.spent(3.0) == 95.0
     assert scope.step == 0
     await hear(throttle, 70.0, 429)  # E07: the default's word, through super()
-    assert (scope.step, scope.delay) == (1, 2.0)
+    assert (scope.step, scope.effective.delay) == (1, 2.0)
 
 
 class Reports:
@@ -394,21 +398,21 @@ async def test_e06_e07_e09_a_manager_of_any_class_may_say_which_scopes_are_exhau
     throttle = throttle_of(manager=manager)
     manager.said = ["other", "other2"]
     await hear(throttle, 0.0, 200)
-    assert [throttle.scope(id, 0.0).delay for id in ("other", "other2", A)] == [1.0, 1.0, 1.0]
+    assert [throttle.scope(id, 0.0).effective.delay for id in ("other", "other2", A)] == [1.0, 1.0, 1.0]
     manager.said = {A: {"delay": 9.0}}
     await hear(throttle, 1.0, 200)
     assert throttle.scope(A, 1.0).reason(1.0).until == 10.0
     manager.said = None
     await hear(throttle, 20.0, 429)  # B11: the manager says otherwise
-    assert throttle.scope(A, 20.0).delay == 2.0
+    assert throttle.scope(A, 20.0).effective.delay == 2.0
 
 
 async def test_e10_what_is_held_before_the_first_send() -> None:
     throttle = throttle_of(manager=Reports())
     await throttle.begin(0.0)
     assert throttle.scope("scope1", 0.0).earliest_at(0.0) == 5.0
-    assert throttle.scope("scope1", 0.0).delay == 0.0
-    assert throttle.scope(A, 0.0).delay == 2.0
+    assert throttle.scope("scope1", 0.0).effective.delay == 0.0
+    assert throttle.scope(A, 0.0).effective.delay == 2.0
     assert throttle.scope(A, 0.0).earliest_at(0.0) <= 0.0
 
 
@@ -424,7 +428,7 @@ async def test_e07_when_a_manager_raises_the_defaults_word_counts() -> None:
     throttle = throttle_of(manager=Rude())
     with pytest.raises(LookupError, match="a bug"):
         await hear(throttle, 0.0, 429)
-    assert throttle.scope(A, 0.0).delay == 2.0
+    assert throttle.scope(A, 0.0).effective.delay == 2.0
 
 
 class Slower(ThrottlingManager):
@@ -492,10 +496,10 @@ def crawl_delayed(delay: float, **given: Any) -> Scope:
 
 def test_d09_r8_a_crawl_delay_gives_one_slot_and_its_delay() -> None:
     scope = crawl_delayed(3.0, concurrent_requests_per_domain=8)
-    assert (scope.concurrency, scope.delay, scope.delay_limit) == (1, 3.0, "robots")
-    assert "robots.txt" in scope.delay_source
-    assert crawl_delayed(0.5, download_delay=0.1).delay == 0.5
-    assert crawl_delayed(0.5, download_delay=2.0).delay == 2.0  # never faster than configured
+    assert (scope.effective.concurrency, scope.effective.delay, scope.effective.delay_limit) == (1, 3.0, "robots")
+    assert "robots.txt" in scope.effective.delay_source
+    assert crawl_delayed(0.5, download_delay=0.1).effective.delay == 0.5
+    assert crawl_delayed(0.5, download_delay=2.0).effective.delay == 2.0  # never faster than configured
 
 
 def test_d09_it_reaches_a_scope_that_is_there_already_and_one_that_is_not_yet() -> None:
@@ -503,15 +507,15 @@ def test_d09_it_reaches_a_scope_that_is_there_already_and_one_that_is_not_yet() 
     throttle = throttle_of(changed=lambda scope, now: told.append(scope.id))
     scope = throttle.scope(A, 0.0)
     throttle.robots_delay(A, 3.0, 0.0)
-    assert scope.delay == 3.0
+    assert scope.effective.delay == 3.0
     assert told == [A]
 
 
 def test_d10_d11_it_is_capped_and_can_be_turned_off() -> None:
-    assert crawl_delayed(999.0).delay == 60.0
-    assert crawl_delayed(5.0, throttling_robotstxt_max_delay=2.0).delay == 2.0
-    assert crawl_delayed(3.0, throttling_robotstxt_obey=False).delay == 1.0
-    assert crawl_delayed(math.nan).delay == 1.0
+    assert crawl_delayed(999.0).effective.delay == 60.0
+    assert crawl_delayed(5.0, throttling_robotstxt_max_delay=2.0).effective.delay == 2.0
+    assert crawl_delayed(3.0, throttling_robotstxt_obey=False).effective.delay == 1.0
+    assert crawl_delayed(math.nan).effective.delay == 1.0
 
 
 def test_d12_what_the_user_sets_for_the_scope_stays_with_one_warning_if_it_differs(
@@ -524,12 +528,24 @@ def test_d12_what_the_user_sets_for_the_scope_stays_with_one_warning_if_it_diffe
         for host in (A, "b.example", "c.example"):
             throttle.robots_delay(host, 3.0, 0.0)
     a, b, c = (throttle.scope(host, 0.0) for host in (A, "b.example", "c.example"))
-    assert (a.delay, a.concurrency, b.delay, c.delay, c.concurrency) == (0.5, 1, 9.0, 3.0, 4)
+    assert (
+        a.effective.delay,
+        a.effective.concurrency,
+        b.effective.delay,
+        c.effective.delay,
+        c.effective.concurrency,
+    ) == (
+        0.5,
+        1,
+        9.0,
+        3.0,
+        4,
+    )
     assert [record.message[:9] for record in caplog.records] == [A, "b.example", "c.example"]
 
 
 def test_d13_a_scope_may_ignore_robots_txt_silently(caplog: pytest.LogCaptureFixture) -> None:
-    assert crawl_delayed(3.0, throttling_scopes={A: {"delay": 0.1, "ignore_robots_txt": True}}).delay == 0.1
+    assert crawl_delayed(3.0, throttling_scopes={A: {"delay": 0.1, "ignore_robots_txt": True}}).effective.delay == 0.1
     assert not caplog.records
 
 
@@ -548,7 +564,7 @@ def test_d09_of_several_origins_in_one_scope_the_longest_wish_counts_and_the_lat
 
     def said(origin: str, delay: float) -> float:
         throttle.robots_delay(A, delay, 0.0, origin=origin)
-        return scope.delay
+        return scope.effective.delay
 
     http, https = f"http://{A}", f"https://{A}"
     assert [
@@ -558,7 +574,7 @@ def test_d09_of_several_origins_in_one_scope_the_longest_wish_counts_and_the_lat
         said(https, 0.0),
         said(http, 0.0),
     ] == [7, 7, 5, 3, 1]
-    assert scope.delay_limit == "delay"
+    assert scope.effective.delay_limit == "delay"
 
 
 def test_i12_d13_whether_robots_txt_counts_may_change_while_it_runs() -> None:
@@ -566,19 +582,19 @@ def test_i12_d13_whether_robots_txt_counts_may_change_while_it_runs() -> None:
     throttle.robots_delay(A, 3.0, 0.0)
     scope = throttle.scope(A, 0.0)
     throttle.set(A, now=1.0, ignore_robots_txt=True)
-    assert (scope.delay, scope.concurrency) == (1.0, 4)
+    assert (scope.effective.delay, scope.effective.concurrency) == (1.0, 4)
     throttle.set(A, now=2.0, ignore_robots_txt=False)
-    assert (scope.delay, scope.concurrency) == (3.0, 1)
+    assert (scope.effective.delay, scope.effective.concurrency) == (3.0, 1)
 
 
 def test_r9_a_backoff_and_a_crawl_delay_are_two_clocks() -> None:
     throttle = throttle_of()
     throttle.robots_delay(A, 3.0, 0.0)
     send(throttle, 0.0, 429, headers={"Retry-After": "1"})
-    assert throttle.scope(A, 0.0).delay == 6.0
+    assert throttle.scope(A, 0.0).effective.delay == 6.0
     send(throttle, 10.0)
     throttle.tick(1000.0)
-    assert throttle.scope(A, 1000.0).delay == 3.0
+    assert throttle.scope(A, 1000.0).effective.delay == 3.0
 
 
 def test_b20_a_request_of_two_scopes_is_no_retry_while_one_of_them_answers_nobody() -> None:
@@ -595,7 +611,7 @@ def test_b20_a_request_of_two_scopes_is_no_retry_while_one_of_them_answers_nobod
 def test_b20_a_scope_that_its_own_refusals_keep_silent_is_given_up_all_the_same() -> None:
     throttle = throttle_of(backoff_max_delay=2000.0, backoff_min_delay=2000.0)
     send(throttle, 0.0, 429)
-    throttle.scope(A, 0.0).lanes = 1  # somebody waits
+    throttle.scope(A, 0.0).waits.lanes = 1  # somebody waits
     throttle.tick(899.0)
     assert A not in throttle.given_up
     throttle.tick(901.0)
@@ -609,7 +625,7 @@ def test_b20_time_in_which_what_was_prepared_was_kept_from_its_send_does_not_cou
     throttle = throttle_of()
     send(throttle, 0.0, 503)
     for _ in range(ahead):
-        throttle.scope(A, 0.0).add_ahead()
+        throttle.scope(A, 0.0).traffic.add_ahead()
     throttle.tick(1802.0)
     assert (A in throttle.given_up) is is_given_up
 
@@ -618,7 +634,7 @@ def test_b20_the_last_try_is_put_off_to_the_end_of_the_patience_and_awaited() ->
     throttle = throttle_of(backoff_max_delay=500.0, backoff_min_delay=500.0)
     send(throttle, 0.0, 429)
     scope = throttle.scope(A, 0.0)
-    scope.lanes = 1
+    scope.waits.lanes = 1
     assert scope.earliest_at(0.0) == 900.0  # not 500.0: the one after that would go at 1000.0
     assert "last try" in scope.reason(0.0).source
     throttle.tick(900.0)
@@ -641,7 +657,7 @@ def test_b20_a_scope_that_was_given_up_still_does_what_a_header_asks() -> None:
     throttle = throttle_of(backoff_max_delay=1000.0)
     send(throttle, 0.0, 429, headers={"Retry-After": "50000000"})
     scope = throttle.scope(A, 0.0)
-    scope.lanes = 1
+    scope.waits.lanes = 1
     throttle.tick(900.0)  # a wait of more than a year is a mistake, which delays giving up by nothing
     assert A in throttle.given_up
     assert (scope.earliest_at(901.0), scope.reason(901.0).limit) == (1000.0, "hint")
@@ -681,16 +697,16 @@ def test_c05_after_an_outage_rampup_moves_the_scope_again_from_the_next_trigger_
 
 def test_i12_p13_limits_change_while_the_crawl_runs_and_waiters_hear_of_it() -> None:
     told: list[tuple[str, float]] = []
-    throttle = throttle_of(changed=lambda scope, now: told.append((scope.id, scope.concurrency)))
+    throttle = throttle_of(changed=lambda scope, now: told.append((scope.id, scope.effective.concurrency)))
     send(throttle, 0.0)
     throttle.set(A, now=0.5, concurrency=4, delay=0.2, delay_per_slot=0.0)
     scope = throttle.scope(A, 0.5)
     assert told == [(A, 4)]
     assert scope.earliest_at(0.5) <= 0.5
     throttle.set(A, now=0.5, rate=2)
-    assert (scope.delay, scope.concurrency) == (0.5, 4)
+    assert (scope.effective.delay, scope.effective.concurrency) == (0.5, 4)
     throttle.set(A, now=0.5, delay=7.0)
-    assert scope.delay == 7.0
+    assert scope.effective.delay == 7.0
     with pytest.raises(SettingsError, match="did you mean 'delay'"):
         throttle.set(A, now=0.5, dely=1)
 
@@ -699,7 +715,7 @@ def test_i12_a_backoff_outlives_a_change_of_the_base() -> None:
     throttle = throttle_of()
     send(throttle, 0.0, 429)
     throttle.set(A, now=0.5, delay=0.1)
-    assert throttle.scope(A, 0.5).delay == 2.0
+    assert throttle.scope(A, 0.5).effective.delay == 2.0
 
 
 def test_i12_e18_a_manager_that_is_named_while_it_runs_is_asked_from_then_on() -> None:
@@ -727,10 +743,10 @@ def test_i12_a_strategy_that_can_not_be_made_changes_nothing() -> None:
     scope = throttle.scope(A, 0.0)
     with pytest.raises(SettingsError, match="can't be made"):
         throttle.set(A, now=0.5, delay=9.0, backoff={"cls": Strategy, "stride": 3})
-    assert scope.delay == 2.0
+    assert scope.effective.delay == 2.0
     throttle.set(A, now=0.5, concurrency=2)
-    assert (scope.delay, scope.concurrency) == (2.0, 2)
-    assert throttle.scope(f"{A}:8080", 1.0).delay == 2.0  # looked up in the same configuration
+    assert (scope.effective.delay, scope.effective.concurrency) == (2.0, 2)
+    assert throttle.scope(f"{A}:8080", 1.0).effective.delay == 2.0  # looked up in the same configuration
 
 
 class Unmade:
@@ -745,9 +761,9 @@ def test_i12_e18_a_manager_that_can_not_be_made_changes_nothing() -> None:
     scope = throttle.scope(A, 0.0)
     with pytest.raises(RuntimeError, match="no licence"):
         throttle.set(A, now=0.5, delay=9.0, manager=Unmade)
-    assert (scope.delay, scope.state.manager) == (2.0, None)
+    assert (scope.effective.delay, scope.state.manager) == (2.0, None)
     throttle.set(A, now=0.5, concurrency=2)
-    assert (scope.delay, scope.concurrency, scope.state.manager) == (2.0, 2, None)
+    assert (scope.effective.delay, scope.effective.concurrency, scope.state.manager) == (2.0, 2, None)
 
 
 def test_e17_a_manager_that_can_not_be_made_leaves_no_half_made_scope_behind() -> None:
@@ -769,7 +785,7 @@ def test_h_and_i11_the_report_tells_what_each_scope_did() -> None:
     throttle = throttle_of()
     for now in (0.0, 1.0, 2.0):
         scope = throttle.scope(A, now)
-        scope.lanes = 1
+        scope.waits.lanes = 1
         send(throttle, now, latency=0.25)
     send(throttle, 3.0, 503, headers={"Retry-After": "9"}, latency=0.25)
     [row] = throttle.report(5.25)
@@ -784,7 +800,7 @@ def test_h_and_i11_the_report_tells_what_each_scope_did() -> None:
 def test_i11_the_report_names_the_delay_per_slot_where_that_is_the_longer_one() -> None:
     throttle = throttle_of(download_delay=0.1, download_delay_per_slot=1.0)
     for now in (0.0, 1.0, 2.0):
-        throttle.scope(A, now).lanes = 1
+        throttle.scope(A, now).waits.lanes = 1
         send(throttle, now, latency=0.25)
     assert throttle.report(3.0)[0].limited.keys() == {"delay_per_slot"}
 
@@ -806,7 +822,12 @@ def test_h07_h12_settled_the_rate_is_the_target_over_the_latency(target: float, 
 
 def test_h02_it_moves_hosts_with_the_per_domain_delay_and_no_others() -> None:
     throttle = throttle_of(**AUTO, throttling_scopes={"b.example": {"delay": 0.5}, "c.example": {"concurrency": 2}})
-    assert [throttle.scope(id, 0.0).delay for id in (A, "b.example", "c.example", "api")] == [5.0, 0.5, 5.0, 0.0]
+    assert [throttle.scope(id, 0.0).effective.delay for id in (A, "b.example", "c.example", "api")] == [
+        5.0,
+        0.5,
+        5.0,
+        0.0,
+    ]
 
 
 @pytest.mark.parametrize(("status", "meta"), [(404, {}), (429, {}), (200, {"autothrottle_dont_adjust_delay": True})])
@@ -822,7 +843,7 @@ async def test_h15_a_soft_block_that_the_manager_reports_lowers_nothing() -> Non
     manager.said = A
     await hear(throttle, 0.0, 200)
     assert throttle.scope(A, 0.0).state.auto == 5.0
-    assert throttle.scope(A, 0.0).delay == 10.0  # H04: beside a backoff the larger holds
+    assert throttle.scope(A, 0.0).effective.delay == 10.0  # H04: beside a backoff the larger holds
 
 
 def test_h13_debug_tells_of_each_response(caplog: pytest.LogCaptureFixture) -> None:

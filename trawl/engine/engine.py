@@ -259,7 +259,9 @@ class Engine:
             self.job_state.has_backed_off()
             if ScopeBackedOff in context.events.wanted:
                 source = getattr(scope.state, "trigger_source", "")
-                context.events.emit(ScopeBackedOff(scope.id, scope.step, scope.delay, scope.concurrency, source))
+                context.events.emit(
+                    ScopeBackedOff(scope.id, scope.step, scope.effective.delay, scope.effective.concurrency, source)
+                )
         self._limiters.resize(scope)
         if scope.id in self.throttle.given_up:
             reconsider(self.scheduler, scope, now)  # refuse pending requests now, even if the server requested a pause

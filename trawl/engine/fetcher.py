@@ -70,7 +70,7 @@ class ScopeLimiters:
             limiter = self._limiters.get(scope.id)
             if limiter is None:
                 limiter = self._limiters[scope.id] = trio.CapacityLimiter(_tokens(scope))
-            elif limiter.total_tokens != scope.concurrency:
+            elif limiter.total_tokens != scope.effective.concurrency:
                 limiter.total_tokens = _tokens(scope)
             limiter.acquire_on_behalf_of_nowait(attempt)
 
@@ -91,9 +91,9 @@ class ScopeLimiters:
 
 
 def _tokens(scope: Scope) -> int | float:
-    if scope.concurrency == math.inf:
+    if scope.effective.concurrency == math.inf:
         return math.inf
-    return max(1, int(scope.concurrency))  # Trio accepts no other float
+    return max(1, int(scope.effective.concurrency))  # Trio accepts no other float
 
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
@@ -367,7 +367,7 @@ class Fetcher:
         assert attempt.sent_at is not None
         scopes = attempt.lane.scopes
         add_wasted_send(scopes, attempt.sent_at)
-        if any(scope.held_until > now or scope.counts_sends for scope in scopes):
+        if any(scope.held.until > now or scope.counts_sends for scope in scopes):
             return True
         for scope in scopes:
             scope.resent(now)

@@ -10,7 +10,6 @@ from trawl.frontier import Amounts, LaneKey, Record, ScopeAmounts, lane_key
 if TYPE_CHECKING:
     from trawl.scheduler.lanes import Lane
     from trawl.throttling.reasons import Reason
-    from trawl.throttling.scope import Scope
 
 __all__ = ["DIRECT", "PAGE", "PASSING", "Attempt", "LaneId", "amounts_of"]
 
@@ -67,7 +66,7 @@ class Attempt:
         granted_at: Event loop time at which it got its places. Before that, the time at which its preparation started
             or ended. A wait just before the send moves it.
         left_by: Why it last was not granted although its scopes were open; None: that did not happen.
-        held_by: The scope that opened last before it was granted, and the limit there; None with fewer than two scopes.
+        held_by: The limit of its scopes that opened last before it was granted; None with fewer than two scopes.
         prepared_for: Seconds for which its middleware ran before it waited for places; 0.0 without user code.
         throttled: Seconds for which it was the best of its lane and waited for anything other than a free place
             (:class:`trawl.http.Times`). Set when it is granted.
@@ -164,7 +163,7 @@ class Attempt:
         self.pushed_at: float = -inf
         self.granted_at: float = -inf
         self.left_by: Reason | None = None
-        self.held_by: tuple[Scope, str] | None = None
+        self.held_by: Reason | None = None
         self.throttled: float = 0.0
         self.sent_at: float | None = None
         self.not_before: float = 0.0

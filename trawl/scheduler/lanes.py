@@ -217,7 +217,7 @@ class Lane:
             self.wait_elsewhere(sum(item[3].is_pending for item in self.queue))
         if isinstance(where, OriginGate):
             for scope in self.scopes:
-                scope.wait_at_gate(now)
+                scope.waits.wait_at_gate(now)
 
     def leave(self, now: float) -> None:
         """Count for how long what it waited for was closed. Call this before it moves."""
@@ -228,13 +228,13 @@ class Lane:
             self.throttled += max(0.0, where.closed_for(now) - self.closed_before)
             if isinstance(where, OriginGate):
                 for scope in self.scopes:
-                    scope.leave_gate(now)
+                    scope.waits.wait_at_gate(now, -1)
 
     def need(self, asks: Amounts, now: float) -> None:
         """Have its scopes count it as pending, with the amounts ``asks``."""
         self.asks = asks
         for scope, amount in zip(self.scopes, asks, strict=True):
-            scope.need(amount, now)
+            scope.waits.need(amount, now, ahead=scope.traffic.ahead)
 
     def need_no_more(self, now: float) -> None:
         """Have its scopes stop counting it, because it is empty."""
@@ -242,7 +242,7 @@ class Lane:
         self.version += 1
         self.where = None
         for scope, amount in zip(self.scopes, self.asks, strict=True):
-            scope.need_no_more(amount, now)
+            scope.waits.need_no_more(amount, now)
 
     def grant(self, attempt: Attempt, now: float) -> None:
         """Take each of its scopes for ``attempt``, which was its best."""
@@ -263,19 +263,19 @@ class Lane:
             self.count_ahead(attempt)
             for scope in self.scopes:
                 if scope.is_careful:
-                    scope.start_preparing(now)
+                    scope.traffic.start_preparing(now)
 
     def count_ahead(self, attempt: Attempt) -> None:
         """Have its scopes count ``attempt`` as ahead."""
         attempt.is_ahead = True
         for scope, amount in self._amounts(attempt):
-            scope.add_ahead(amount)
+            scope.traffic.add_ahead(amount)
 
     def count_no_more(self, attempt: Attempt) -> None:
         """Have its scopes stop counting ``attempt`` as ahead: it gets its places, ends without them, or is overdue."""
         attempt.is_ahead = False
         for scope, amount in self._amounts(attempt):
-            scope.drop_ahead(amount)
+            scope.traffic.drop_ahead(amount)
 
     def responded(self, attempt: Attempt) -> None:
         """Take each of its scopes for ``attempt``, to which user code responded, as of the start of its preparation."""
@@ -293,10 +293,10 @@ class Lane:
         self.elsewhere += n
         for scope, ask in zip(self.scopes, self.asks, strict=True):
             if scope is getattr(self.where, "scope", None):
-                scope.prepared += n
+                scope.traffic.prepared += n
             else:
-                scope.ahead -= n
-                scope.ahead_amount -= n * (1.0 if ask is None else ask)
+                scope.traffic.ahead -= n
+                scope.traffic.ahead_amount -= n * (1.0 if ask is None else ask)
 
     def _count_throttled(self, attempt: Attempt, now: float) -> None:
         """Set for how long ``attempt`` waited for anything other than a free place."""
@@ -328,7 +328,8 @@ class Lane:
             attempt.slots = tuple([scope.take(now, amount) for scope, amount in amounts])
             if scopes:
                 last = max(scopes, key=_opened_at)
-                attempt.held_by = last, last.waits.opened_by
+                limit = last.waits.opened_by
+                attempt.held_by = None if limit is None else Reason(last.id, limit.name, inf, limit.source)
 
     def _amounts(self, attempt: Attempt) -> list[tuple[Scope, float]]:
         """Return its scopes, each with the amount that ``attempt`` is expected to use."""
@@ -349,7 +350,7 @@ class Lane:
     def forget_lead(self) -> None:
         """Have its scopes grant nothing early until they have measured their lead again."""
         for scope in self.scopes:
-            scope.lead = 0.0
+            scope.traffic.lead = 0.0
 
     def sent(self, attempt: Attempt, now: float, due_at: float = -inf) -> None:
         """Record the send of ``attempt`` in its scopes, which all let it through from ``due_at`` on.
@@ -359,8 +360,8 @@ class Lane:
         draw: float | None = None
         for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
             scope.sent(slot, now, 1.0 if amount is None else amount, attempt.granted_at, due_at)
-            if scope.jitter != EXACT and len(self.scopes) > 1 and scope.delay + scope.delay_per_slot > 0.0:
-                draw = scope.draw(draw)
+            if len(self.scopes) > 1 and scope.is_spaced and scope.effective.jitter != EXACT:
+                draw = scope.traffic.draw(draw)
 
     def written(self, attempt: Attempt, sent_at: float, now: float) -> None:
         """Record in its scopes that the write that started at ``sent_at`` ended at ``now``."""
@@ -371,10 +372,7 @@ class Lane:
         """Release the places of ``attempt``."""
         was_sent = attempt.sent_at is not None
         for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
-            # Before the place is free, because requests that wait now wait for that limit.
-            if (scope.in_flight >= scope.concurrency or scope.pages is not None) and (limit := scope.full):
-                scope.waits.opened(now, limit)
-            scope.give(slot, was_sent=was_sent, amount=1.0 if amount is None else amount)
+            scope.give(slot, was_sent=was_sent, amount=1.0 if amount is None else amount, now=now)
 
     def take_turn(self, turn: int) -> None:
         """Go behind the other lanes of equal priority."""

@@ -231,7 +231,7 @@ class LaneQueues:
             queue.close(now)
             self._arm(queue, until)
             # Check prepared requests whose time to be sent is now far away, so that they are put back.
-            if scope.ahead and not self._prepares and scope.is_far(until, now):
+            if scope.traffic.ahead and not self._prepares and scope.is_far(until, now):
                 for lane in queue.lanes():
                     if lane.was_prepared:
                         self.make_ready(lane, now)

@@ -272,7 +272,7 @@ class Scheduler:
             else:
                 self.preparing -= attempt.is_page
                 for scope in lane.scopes:
-                    scope.release(attempt.granted_at)
+                    scope.traffic.release(attempt.granted_at)
             self._ahead_no_more(attempt)
         self._wake(lane, now)
 
@@ -329,7 +329,7 @@ class Scheduler:
         self.awaits |= attempt.prepared_for > MIN_LEAD
         self.preparing -= attempt.is_page
         for scope in lane.scopes:
-            scope.release(started_at)
+            scope.traffic.release(started_at)
             if lane.kind != PASSING and scope.let_through_one(attempt.prepared_for):
                 self._let_direct_go(scope, now)
         if lane.kind == PAGE and not attempt.is_ahead:
@@ -758,5 +758,5 @@ class Scheduler:
         queues.end_claim(lane, now)
         for scope in lane.scopes:
             # A common scope also counts lanes of other crawls, which are in the queues of those crawls.
-            if not scope.lanes or ((scope.holders or self.has_user_code) and not queues.is_needed(scope)):
+            if not scope.waits.lanes or ((scope.holders or self.has_user_code) and not queues.is_needed(scope)):
                 queues.close_queue(scope)

@@ -78,7 +78,9 @@ class SharedJobScheduler(Scheduler):
         if token_queue is None:
             self._line.drop(token.number)
             return
-        offset = max([scope.offset() for scope in token_queue.lane.scopes if isinstance(scope, SharedScope)])
+        offset = max(
+            [scope.spacing.offset(scope.traffic) for scope in token_queue.lane.scopes if isinstance(scope, SharedScope)]
+        )
         token_queue.token = token = attrs.evolve(token, at=token.at + offset)
         self._arm(token_queue, max(now, token.at - _lead(token_queue.lane)))
 
@@ -220,7 +222,7 @@ class SharedJobScheduler(Scheduler):
 def _lead(lane: Lane) -> float:
     """Return the measured seconds from the grant of a request of a lane to its send."""
     shared = [scope for scope in lane.scopes if isinstance(scope, SharedScope)]
-    return max([scope.lead for scope in shared])
+    return max([scope.traffic.lead for scope in shared])
 
 
 def _first_shared(lane: Lane) -> SharedScope | None:

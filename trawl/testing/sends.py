@@ -265,9 +265,8 @@ class ScopeTracker:
                 self._sent(scope, slot, now)
             return
         for scope in scopes:
-            if scope.held_until > now and scope.hold_reason is not None:
-                kind = _KINDS.get(scope.hold_reason.limit, "backoff")
-                until, source = scope.held_until, scope.hold_reason.source
+            if (until := scope.held.until) > now and (reason := scope.held.because) is not None:
+                kind, source = _KINDS.get(reason.limit, "backoff"), reason.source
                 self._closed.append((scope.id, now, until, until, kind, source, 0))
 
     async def watch(self, crawl: Crawl) -> None:
@@ -304,14 +303,14 @@ class ScopeTracker:
         return Span(scope, start, end, kind, source, slot)
 
     def _sent(self, scope: Scope, slot: int, now: float) -> None:
-        if scope.delay > 0.0:
-            kind, delay = _KINDS.get(scope.delay_limit, "delay"), scope.delay
-            latest = now + delay * scope.jitter[1]
-            self._closed.append((scope.id, now, now + delay, latest, kind, scope.delay_source, 0))
-        if scope.delay_per_slot > 0.0:
-            end = now + scope.delay_per_slot
-            self._closed.append((scope.id, now, end, end, "delay_per_slot", scope.delay_source, slot))
+        effective = scope.effective
+        if (delay := effective.delay) > 0.0:
+            kind, latest = _KINDS.get(effective.delay_limit, "delay"), now + delay * effective.jitter[1]
+            self._closed.append((scope.id, now, now + delay, latest, kind, effective.delay_source, 0))
+        if effective.delay_per_slot > 0.0:
+            end = now + effective.delay_per_slot
+            self._closed.append((scope.id, now, end, end, "delay_per_slot", effective.delay_source, slot))
         if scope.quota is not None:
             ready_at = scope.quota.ready_at(now, 1.0)
             if now < ready_at < math.inf:
-                self._closed.append((scope.id, now, ready_at, ready_at, "quota", scope.quota_source, 0))
+                self._closed.append((scope.id, now, ready_at, ready_at, "quota", effective.source, 0))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -20,7 +20,7 @@ from trawl.http import host_scope, normalize_url
 from trawl.http.notes import notes_of
 from trawl.passwords import without_passwords
 from trawl.throttling.policy import ScopeState
-from trawl.throttling.reasons import LimitName, Reason
+from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import is_mistaken
 
@@ -113,7 +113,7 @@ class ScopeStats:
             self.elsewhere[words] = self.elsewhere.get(words, 0.0) + seconds
         self.held_by = None if next_by is None or next_by.scope == scope.id else next_by
         # Requests of the crawl wait for a place, so more requests of this scope may be waiting in start() or in pages.
-        if not scope.lanes and self.held_by is not None:
+        if not scope.waits.lanes and self.held_by is not None:
             self.crowded += 1
             self.crowded_by = self.held_by
 
@@ -128,14 +128,8 @@ class ScopeStats:
 
 def _obstacle(scope: Scope, attempt: Granted) -> Reason | None:
     """Return the last cause for which a request waited, other than ``scope``; None if unknown."""
-    if attempt.left_by is not None:
-        return attempt.left_by
-    if attempt.held_by is None or attempt.held_by[0] is scope or not attempt.held_by[1]:
-        return None
-    other, limit = attempt.held_by
-    sources = {"concurrency": other.concurrency_source, "delay_per_slot": other.quota_source}
-    sources |= dict.fromkeys(("quota", "pages"), other.quota_source)
-    return Reason(other.id, cast("LimitName", limit), math.inf, sources.get(limit, other.delay_source))
+    held_by = attempt.held_by
+    return attempt.left_by or (None if held_by is None or held_by.scope == scope.id else held_by)
 
 
 def _words(reason: Reason | None) -> str:
@@ -265,7 +259,7 @@ class ConfigWarnings:
             period.begin(scope, state, now)
         period.waited(scope, attempt, why_next(attempt, now))
         period.looks += 1
-        period.peak = max(period.peak, scope.in_flight)
+        period.peak = max(period.peak, scope.traffic.in_flight)
         if outcome.sent_at is not None:
             period.busy += outcome.ended_at - outcome.sent_at
         period.latency += outcome.latency or 0.0

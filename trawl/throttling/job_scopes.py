@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.policy import ScopeState
 from trawl.throttling.quota import PageBudgets
-from trawl.throttling.reasons import LimitName, Reason
+from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
 from trawl.throttling.snapshot import (
     QuotaAllowance,
@@ -123,19 +123,26 @@ def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
 
 
 def _pace(scope: Scope, now: float, to_epoch: Clock) -> SendSnapshot | None:
-    has_spacing = scope.longest > 0.0 and scope.last_sent + scope.longest > now
-    is_held = scope.held_until > now
+    traffic, longest, held = scope.traffic, scope.effective.longest, scope.held
+    has_spacing = longest > 0.0 and traffic.last_sent + longest > now
+    is_held = held.until > now
     if not has_spacing and not is_held:
         return None
-    reason = scope.hold_reason if is_held else None
+    reason = held.because if is_held else None
     return SendSnapshot(
-        sent_at=to_epoch(scope.last_sent) if has_spacing else -math.inf,
-        slots=tuple([to_epoch(at) for at in scope.resting(now)]),
-        held_until=to_epoch(scope.held_until) if is_held else -math.inf,
-        held_for=scope.held_until - now if is_held else 0.0,
+        sent_at=to_epoch(traffic.last_sent) if has_spacing else -math.inf,
+        slots=tuple([to_epoch(at) for at in _resting(scope, now)]),
+        held_until=to_epoch(held.until) if is_held else -math.inf,
+        held_for=held.until - now if is_held else 0.0,
         held_limit=reason.limit if reason else "hint",
         held_source=reason.source if reason else "",
     )
+
+
+def _resting(scope: Scope, now: float) -> tuple[float, ...]:
+    """Return the last sends of the slots that still rest at ``now``."""
+    rest, slots = scope.effective.delay_per_slot * scope.effective.jitter[1], scope.traffic.slots
+    return () if rest <= 0.0 or slots is None else tuple([at for at in slots.sent_at if at + rest > now])
 
 
 def _quota(scope: Scope, now: float, to_epoch: Clock) -> QuotaSnapshot | None:
@@ -276,10 +283,11 @@ class JobScopes:
             state.apply(scope)
         # The offsets drawn by jitter in the previous run are unknown, and so is how far a rate was behind its grid, so
         # its next send may have come at once. The quota is not checked, because everything spent of it is recorded.
-        opens_at = max(scope.held_until, scope.last_sent + (0.0 if scope.grid_step else scope.shortest))
+        last_sent, shortest = scope.traffic.last_sent, 0.0 if scope.spacing.step else scope.effective.shortest
+        opens_at = max(scope.held.until, last_sent + shortest)
         if self._unknown_until > -math.inf and opens_at <= self._unknown_until:
             self._take_for_sent(scope)
-        if snapshot is not None and (until := scope.last_sent + snapshot.robots) > now:
+        if snapshot is not None and (until := scope.traffic.last_sent + snapshot.robots) > now:
             scope.hold(until, Reason(scope.id, "robots", until, f"Crawl-delay {snapshot.robots:g} of robots.txt"))
         return snapshot is not None
 
@@ -290,25 +298,25 @@ class JobScopes:
         pace = snapshot.pace if snapshot is not None and snapshot.pace is not None else SendSnapshot()
         sent_at = max(min(self._from_epoch(pace.sent_at), now), self._unknown_until)
         held_until = min(self._from_epoch(pace.held_until), now + pace.held_for)
-        until = max(held_until, sent_at + scope.longest)
+        until = max(held_until, sent_at + scope.effective.longest)
         if until > now:
-            limit = cast("LimitName", pace.held_limit if until == held_until else "delay")
+            limit = pace.held_limit if until == held_until else "delay"
             scope.hold(until, Reason(scope.id, limit, until, pace.held_source or "the job's last run"))
 
     def _take_for_sent(self, scope: Scope) -> None:
         """Assume a send in every slot at the last possible time, because the run was killed after storing its state."""
         at = self._unknown_until
-        is_small = scope.delay_per_slot > 0.0 and scope.concurrency <= _MAX_SLOTS
-        scope.restore(at, (at,) * int(scope.concurrency) if is_small else ())
+        slots = scope.effective.concurrency
+        is_small = scope.effective.delay_per_slot > 0.0 and slots <= _MAX_SLOTS
+        scope.traffic.restore(at, (at,) * int(slots) if is_small else ())
 
     def _pace(self, scope: Scope, pace: SendSnapshot, now: float) -> None:
         # min(): after a clock was set back, sends seem to be in the future.
         slots = [min(self._from_epoch(at), now) for at in pace.slots]
-        scope.restore(min(self._from_epoch(pace.sent_at), now), tuple(slots))
+        scope.traffic.restore(min(self._from_epoch(pace.sent_at), now), tuple(slots))
         until = min(self._from_epoch(pace.held_until), now + pace.held_for)
         if until > now:
-            limit = cast("LimitName", pace.held_limit)
-            scope.hold(until, Reason(scope.id, limit, until, pace.held_source))
+            scope.hold(until, Reason(scope.id, pace.held_limit, until, pace.held_source))
 
     def _learned(self, scope: Scope, state: ScopeState, snapshot: ScopeSnapshot) -> None:
         limits, rule = scope.limits, state.policy.autothrottle

@@ -23,14 +23,25 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["EXACT", "Jitter", "Limits", "RandomStream", "Slots", "jitter_factors", "lengthening", "limits_of"]
+__all__ = [
+    "CONFIGURED",
+    "EXACT",
+    "EffectiveLimits",
+    "Jitter",
+    "Limits",
+    "RandomStream",
+    "Slots",
+    "jitter_factors",
+    "lengthening",
+    "limits_of",
+]
 
 _MASK = (1 << 64) - 1
 
@@ -169,6 +180,9 @@ EXACT: Jitter = (1.0, 1.0)
 
 HALF = 0.5
 
+CONFIGURED = "configuration"
+"""The source of a limit unless a policy set it."""
+
 
 @attrs.frozen(kw_only=True)
 class Limits:
@@ -196,6 +210,50 @@ class Limits:
     sliding: bool = False
     pages: float = math.inf
     is_rate: bool = False
+
+
+class EffectiveLimits(NamedTuple):
+    """The limits of one scope as policies have changed them, and who set them. Replaced as a whole.
+
+    Attributes:
+        concurrency: Maximum requests in flight; ``inf`` for no limit.
+        delay: Seconds between two sends, before jitter.
+        delay_per_slot: Seconds between two sends of a slot, before jitter.
+        jitter: The bounds of the random factor on both delays.
+        floor: The part of ``delay`` in seconds that robots.txt requests or backing off requires, so that no interval
+            is shorter; 0.0 for none.
+        delay_limit: The name of the delay in explanations: ``"backoff"``, ``"hint"`` or ``"robots"`` if these set it.
+        delay_source: The source of the delay.
+        floor_source: The source of the floor, if it is not that of the delay.
+        concurrency_source: The source of the concurrency.
+        source: The source of all other limits, such as the quota.
+    """
+
+    concurrency: float = math.inf
+    delay: float = 0.0
+    delay_per_slot: float = 0.0
+    jitter: Jitter = EXACT
+    floor: float = 0.0
+    delay_limit: str = "delay"
+    delay_source: str = CONFIGURED
+    floor_source: str = ""
+    concurrency_source: str = CONFIGURED
+    source: str = CONFIGURED
+
+    @property
+    def longest(self) -> float:
+        """The longest possible interval, in seconds."""
+        return max(max(self.delay, self.delay_per_slot) * self.jitter[1], self.floor)
+
+    @property
+    def shortest(self) -> float:
+        """The shortest possible interval, in seconds, without the rest of slots."""
+        return max(self.delay * self.jitter[0], self.floor)
+
+    @property
+    def usual(self) -> float:
+        """The mean interval, in seconds, without the rest of slots."""
+        return max(self.delay * (self.jitter[0] + self.jitter[1]) / 2.0, self.floor)
 
 
 def jitter_factors(value: bool | float | list[float] | tuple[float, float]) -> Jitter:

@@ -130,7 +130,7 @@ class Granted(Protocol):
         """Event loop time at which it was sent; None if it was not sent (yet)."""
 
     @property
-    def held_by(self) -> tuple[Scope, str] | None:
+    def held_by(self) -> Reason | None:
         """The scope that became free last, and its limit; None if it has at most one scope."""
 
     @property
@@ -481,10 +481,10 @@ def refused_through_proxy(state: ScopeState, signal: BackoffSignal, outcome: Out
 
 def _put_off(scope: Scope, state: ScopeState, failure_timer: FailureTimer, now: float) -> None:
     """Delay the last attempt to the end of the time until giving up, if a later attempt would miss it."""
-    backoff, until = state.backoff, max(now, scope.held_until)
+    backoff, until = state.backoff, max(now, scope.held.until)
     if backoff is None:  # rampup controls the scope and at most doubles the delay in a fall
-        until = max(until, scope.last_sent + scope.interval())
-        following, mover = 2.0 * scope.longest, "rampup"
+        until = max(until, scope.traffic.last_sent + scope.interval())
+        following, mover = 2.0 * scope.effective.longest, "rampup"
     else:
         strategy, mover = state.policy.backoff, f"backoff step {backoff.steps}"
         # An estimate, because a custom strategy is not called.
@@ -522,7 +522,7 @@ def _back_off(
             strategy,
             base,
             now,
-            in_flight=scope.in_flight,
+            in_flight=scope.traffic.in_flight,
             sent_at=sent_at,
             is_limit=is_limit,
             waits=waits,
@@ -598,7 +598,7 @@ def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: dat
     response, sent_at, before = outcome.response, outcome.sent_at, state.told
     if response is None or sent_at is None or (before is not None and sent_at < before.sent_at):
         return False
-    others = max(0, scope.in_flight - 1)
+    others = max(0, scope.traffic.in_flight - 1)
     found = told_by(response.headers, utc, others)
     if found is None or (before is not None and before.doubts >= MAX_DOUBTS):
         return False
@@ -617,14 +617,14 @@ def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: dat
             doubts += remaining >= before.capped
     delay = min(wanted, cap)
     if remaining <= others:  # count from this response, not from the send before it
-        delay += max(0.0, now - scope.last_sent)
+        delay += max(0.0, now - scope.traffic.last_sent)
     if doubts >= MAX_DOUBTS:
         logger.info("%s: its announced limit is ignored now, as the server does not apply it: %s", scope.id, source)
         delay, until = 0.0, math.inf
     state.told = ServerLimit(delay, max(until, now + 1.0), source, sent_at, now, capped, doubts)
-    was_slowed = scope.delay_limit == "hint"
+    was_slowed = scope.effective.delay_limit == "hint"
     has_moved = state.apply(scope)
-    if scope.delay_limit == "hint":
+    if scope.effective.delay_limit == "hint":
         state.last_hint = source
         state.hints += not was_slowed
     return has_moved
@@ -688,8 +688,8 @@ def adjust(scope: Scope, state: ScopeState, outcome: Outcome, *, is_trigger: boo
         logger.info(
             "slot: %s | conc: %d | latency: %.0f ms, last %.0f ms | target: %.0f ms | delay: %.0f -> %.0f ms | "
             "size: %d bytes",
-            scope.id, scope.in_flight, latency * 1000, state.last_latency * 1000, rule.target_delay(latency) * 1000,
-            auto * 1000, state.auto * 1000, body_bytes(response),
+            scope.id, scope.traffic.in_flight, latency * 1000, state.last_latency * 1000,
+            rule.target_delay(latency) * 1000, auto * 1000, state.auto * 1000, body_bytes(response),
         )  # fmt: skip
     state.last_latency = latency
     return state.auto != auto

@@ -34,11 +34,11 @@ from msgspec.structs import replace
 from trawl.http import TimesTotal
 from trawl.throttling.backoff import OUTAGE, Backoff, BackoffState, Base
 from trawl.throttling.failure_timer import FailureTimer
-from trawl.throttling.limits import Limits, lengthening
+from trawl.throttling.limits import CONFIGURED, EffectiveLimits, Limits, lengthening
 from trawl.throttling.managers import OnFailure, call_user, ignore_failure, log_failure
 from trawl.throttling.rampup import RampupPolicy, RampupState
-from trawl.throttling.reasons import LimitName, ResponseCounts
-from trawl.throttling.scope import CONFIGURED, Scope
+from trawl.throttling.reasons import ResponseCounts
+from trawl.throttling.scope import Scope
 from trawl.throttling.snapshot import ServerLimit
 
 __all__ = ["AutoThrottle", "ScopePolicy", "ScopeState"]
@@ -90,6 +90,9 @@ class AutoThrottle:
 
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
+
+_NUMBERS = 5
+"""The first fields of EffectiveLimits: those that are not names and sources."""
 
 _MAX_STEPS = 1000
 """Maximum number of steps back taken at once after a pause. Further steps, if they are small, wait for new windows."""
@@ -268,16 +271,26 @@ class ScopeState:
 
     def apply(self, scope: Scope) -> bool:
         """Combine the parts and set the limits of ``scope``. Returns True if a limit changed."""
-        before = (scope.delay, scope.floor, scope.delay_per_slot, scope.concurrency, scope.jitter)
-        delay, rest, slots = self._undisturbed(scope.limits)
-        scope.delay_limit, scope.delay_source, scope.concurrency_source = self._sources(scope.limits, delay, slots)
-        scope.quota_source = self.policy.source
-        jitter, floor = scope.limits.jitter, self.wish
-        scope.floor_source = self._robots_source() if 0.0 < floor < delay else ""
+        before, after = scope.effective, self._effective(scope.limits)
+        if before == after:
+            return False
+        scope.arrange(after)
+        if before[:_NUMBERS] == after[:_NUMBERS]:
+            return False
+        if logger.isEnabledFor(logging.DEBUG):
+            _tell_move(scope.id, before, after)
+        return True
+
+    def _effective(self, limits: Limits) -> EffectiveLimits:
+        """Return the limits in force, and their sources."""
+        delay, rest, slots = self._undisturbed(limits)
+        name, source, slots_source = self._sources(limits, delay, slots)
+        jitter, floor = limits.jitter, self.wish
+        floor_source = self._robots_source() if 0.0 < floor < delay else ""
         told, backoff = self.told, self.backoff
         if told is not None and told.delay > max(delay * jitter[0], floor):
             delay, floor = max(delay, told.delay), told.delay
-            scope.delay_limit, scope.delay_source, scope.floor_source = "hint", told.source, ""
+            name, source, floor_source = "hint", told.source, ""
         if self.rampup is not None:  # the delay is a measured limit, so no interval is drawn shorter
             jitter = (1.0, min(lengthening(jitter)[1], lengthening(self.policy.backoff.jitter)[1]))
         if backoff is not None and backoff.is_backing_off(Base(delay, slots)):
@@ -285,16 +298,12 @@ class ScopeState:
             words = f"backoff step {backoff.steps}: {self.trigger_source}"
             if backoff.delay > delay:
                 delay = floor = backoff.delay
-                scope.delay_limit, scope.delay_source, scope.floor_source = "backoff", words, ""
+                name, source, floor_source = "backoff", words, ""
             if backoff.is_cut and backoff.concurrency < slots:
-                slots, scope.concurrency_source = backoff.concurrency, words
-        after = (delay, floor, rest, slots, jitter)
-        scope.delay, scope.floor, scope.delay_per_slot, scope.concurrency, scope.jitter = after
-        if before == after:
-            return False
-        if logger.isEnabledFor(logging.DEBUG):
-            _tell_move(scope, before[0], before[2], before[3])
-        return True
+                slots, slots_source = backoff.concurrency, words
+        return EffectiveLimits(
+            slots, delay, rest, jitter, floor, name, source, floor_source, slots_source, self.policy.source
+        )
 
     @property
     def wish(self) -> float:
@@ -325,7 +334,7 @@ class ScopeState:
             words += f", which asks for {self.robots_asked:g}; THROTTLING_ROBOTSTXT_MAX_DELAY"
         return words
 
-    def _sources(self, limits: Limits, delay: float, slots: float) -> tuple[LimitName, str, str]:
+    def _sources(self, limits: Limits, delay: float, slots: float) -> tuple[str, str, str]:
         configured = self.policy.source
         is_robots = self.wish > 0.0 and delay == self.wish > limits.delay
         mover = "rampup" if self.rampup is not None else "AutoThrottle" if self.auto is not None else configured
@@ -354,7 +363,7 @@ class ScopeState:
         failure_timer, after = self.failure_timer, self.policy.give_up_after
         if failure_timer is None or failure_timer.due_at(after) > now:
             return False
-        is_unasked = (scope.lanes or scope.ahead) and not scope.in_flight
+        is_unasked = (scope.waits.lanes or scope.traffic.ahead) and not scope.traffic.in_flight
         return not (is_unasked and failure_timer.unasked(now, at_least=after / 2.0))
 
     def settle(self, scope: Scope, now: float) -> bool:
@@ -362,7 +371,7 @@ class ScopeState:
         is_touched = self._ease(scope, now)
         while self.rampup is not None and self.rampup.due_at <= now:
             at, triggers, before = self.rampup.due_at, self.rampup.triggers, self.rampup.limits
-            self.rampup.window_over(is_held=self.backoff is not None or scope.held_until > at)
+            self.rampup.window_over(is_held=self.backoff is not None or scope.held.until > at)
             self.steer(triggers, before)
             if self.rampup.has_fallen_back and self.backoff is None:
                 self.fall_back(scope, at)
@@ -407,7 +416,7 @@ class ScopeState:
         """Take the first step of backoff instead of rampup, because there were triggers without a good response."""
         base = self.base(scope)
         backoff = BackoffState.at(base).escalated(
-            self.policy.backoff, base, now, in_flight=scope.in_flight, sent_at=now
+            self.policy.backoff, base, now, in_flight=scope.traffic.in_flight, sent_at=now
         )
         self.backoff = replace(backoff, unanswered=OUTAGE)
         scope.step += 1
@@ -423,16 +432,16 @@ class ScopeState:
         return self.backoff is None and self.failure_timer is None and scope.is_idle(now)
 
 
-def _tell_move(scope: Scope, delay: float, rest: float, slots: float) -> None:
-    """Log the previous and the current limits, and the reasons."""
+def _tell_move(id: str, before: EffectiveLimits, after: EffectiveLimits) -> None:
+    """Log the previous and the current limits of a scope, and the reasons."""
     moves = [
-        f"{name} {before:.3g}{unit} -> {now:.3g}{unit} ({source})"
-        for name, before, now, unit, source in (
-            ("delay", delay, scope.delay, " s", scope.delay_source),
-            ("delay per slot", rest, scope.delay_per_slot, " s", scope.delay_source),
-            ("concurrency", slots, scope.concurrency, "", scope.concurrency_source),
+        f"{name} {was:.3g}{unit} -> {now:.3g}{unit} ({source})"
+        for name, was, now, unit, source in (
+            ("delay", before.delay, after.delay, " s", after.delay_source),
+            ("delay per slot", before.delay_per_slot, after.delay_per_slot, " s", after.delay_source),
+            ("concurrency", before.concurrency, after.concurrency, "", after.concurrency_source),
         )
-        if before != now
+        if was != now
     ]
     if moves:  # otherwise only the jitter has changed
-        logger.debug("%s: %s", scope.id, ", ".join(moves))
+        logger.debug("%s: %s", id, ", ".join(moves))

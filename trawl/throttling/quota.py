@@ -18,13 +18,15 @@ when idle scopes are forgotten, and with a job also when the process ends.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
+from trawl.throttling.limit import Limit
 from trawl.throttling.snapshot import QuotaSnapshot
 
 if TYPE_CHECKING:
@@ -33,22 +35,49 @@ if TYPE_CHECKING:
 
 __all__ = ["PageBudget", "PageBudgets", "Quota", "spent"]
 
+logger: logging.Logger = logging.getLogger("trawl.throttling")
 
-class PageBudget:
+
+class PageBudget(Limit):
     """The page budget of one scope. Hot for scopes with a budget, so mutable and slotted.
 
     Attributes:
         limit: The maximum number of pages; ``inf`` for no limit.
         counted: Pages received.
         under_way: Requests in flight that may become pages.
+        opened_at: Time of the last end of a request that may have been the last page.
     """
 
-    __slots__ = ("counted", "limit", "under_way")
+    __slots__ = ("counted", "limit", "opened_at", "under_way")
+
+    spaces: ClassVar[bool] = False
+    hears_sends: ClassVar[bool] = True
+    hears_ends: ClassVar[bool] = True
 
     def __init__(self, limit: float, counted: int = 0) -> None:
+        super().__init__("pages")
         self.limit: float = limit
         self.counted: int = counted
         self.under_way: int = 0
+        self.opened_at: float = -inf
+
+    def prepares_at(self, scope: Scope, now: float, amount: float) -> float:
+        """Return ``inf`` if the requests in flight and those ahead may be the last pages."""
+        return inf if self.is_awaited_with(scope.traffic.ahead) else self.opened_at
+
+    def earliest_at(self, scope: Scope, now: float, amount: float) -> float:
+        """Return ``inf`` if the requests in flight may be the last pages."""
+        # When one of them ends, the scheduler is notified and calls this again.
+        return inf if self.is_awaited else self.opened_at
+
+    def taken(self, scope: Scope, now: float, amount: float) -> None:
+        """Count a request that may become a page."""
+        self.under_way += 1
+
+    def ended(self, scope: Scope, now: float, amount: float, was_sent: bool) -> None:
+        """Record when such a request ends, if others may have waited for it."""
+        if self.is_awaited:
+            self.opened_at = now
 
     @property
     def is_awaited(self) -> bool:
@@ -86,6 +115,7 @@ class PageBudgets:
         if kept is not None:
             kept.limit = scope.limits.pages
             scope.pages = kept
+            scope.arrange()
         elif scope.pages is not None:
             self._kept[scope.id] = scope.pages
 
@@ -115,7 +145,7 @@ def spent(scopes: Iterable[Scope]) -> str | None:
 _SLACK = 1e-9  # three amounts of 0.1 are 0.30000000000000004, and fit a quota of 0.3
 
 
-class Quota:
+class Quota(Limit):
     """The quota of one scope.
 
     Args:
@@ -130,6 +160,9 @@ class Quota:
         is_late: True if requests were queued before this quota existed. The scheduler queues them again.
         refills: Number of times at which room was made other than by time passing. Waiting lanes are then checked
             again.
+        told: Event loop times at which there is room for an amount that did not fit, by amount, because the quota no
+            longer knows them when there is room.
+        refilled_at: The latest of these times for the last granted request.
     """
 
     __slots__ = (
@@ -141,13 +174,20 @@ class Quota:
         "allowance",
         "is_late",
         "quota",
+        "refilled_at",
         "refills",
         "reserved",
         "sliding",
+        "told",
         "window",
     )
 
+    counts_sends: ClassVar[bool] = True
+    hears_sends: ClassVar[bool] = True
+    hears_ends: ClassVar[bool] = True
+
     def __init__(self, quota: float, window: float, *, sliding: bool = False, reserved: float = 0.0) -> None:
+        super().__init__("quota")
         self.quota: float = quota
         self.window: float = window
         self.sliding: bool = sliding
@@ -155,6 +195,8 @@ class Quota:
         self.allowance: Allowance | None = None
         self.is_late: bool = False
         self.refills: int = 0
+        self.told: dict[float, float] = {}
+        self.refilled_at: float = -inf
         self._spent = 0.0
         self._spent_at = -inf  # latest charge in a window that does not slide
         self._ends_at = -inf
@@ -201,6 +243,72 @@ class Quota:
             return inf
         return self._falls_to(room - self.reserved)
 
+    # -- as a limit
+
+    def prepares_at(self, scope: Scope, now: float, amount: float) -> float:
+        """Return when ``amount`` can be ready on time, if it and the amounts ahead fit one window together."""
+        if amount <= 0.0:
+            return -inf
+        at, ahead = self.earliest_at(scope, now, amount), scope.traffic.ahead_amount
+        if scope.traffic.ahead:
+            if amount + ahead > self.quota:
+                return inf
+            at = self.ready_at(now, amount + ahead)
+        return at if scope.is_careful else at - scope.early
+
+    def earliest_at(self, scope: Scope, now: float, amount: float) -> float:
+        """Return when ``amount`` fits, or since when."""
+        at = self.ready_at(now, amount)
+        if now < at < inf:
+            self.told[amount] = at
+        return self._fitted_at(now, amount) if self.told and at <= now else at
+
+    def opens_at(self, scope: Scope, slot: int, now: float, amount: float) -> float:
+        """Return ``inf`` if a reserved amount must not be spent."""
+        return inf if self.stops(amount, now) else self.refilled_at
+
+    def taken(self, scope: Scope, now: float, amount: float) -> None:
+        """Reserve the amount of a granted request."""
+        if self.told:
+            self.refilled_at = max(self.refilled_at, self._fitted_at(now, amount))
+            self.told = {each: at for each, at in self.told.items() if at > now}
+        self.reserve(amount)
+
+    def sent(self, scope: Scope, now: float, amount: float, due_at: float) -> None:
+        """Charge it."""
+        self.charge(amount, now)
+        if logger.isEnabledFor(logging.DEBUG) and (left := self.quota - self._spent) < amount:
+            logger.debug("%s: its quota of %g is spent, %.3g is left", scope.id, self.quota, max(left, 0.0))
+
+    def written(self, scope: Scope, sent_at: float, now: float) -> None:
+        """Move the charge of ``sent_at`` to ``now`` if it is the latest one, because its write ended only now."""
+        if not self.sliding:
+            if self._spent_at == sent_at:
+                self._spent_at = now
+            if self._ends_at == sent_at + self.window:
+                self._ends_at = now + self.window
+        elif self._charges and self._charges[-1][0] == sent_at:
+            self._charges[-1] = (now, self._charges[-1][1])
+
+    def ended(self, scope: Scope, now: float, amount: float, was_sent: bool) -> None:
+        """Release the amount of a request that was not sent."""
+        if not was_sent:
+            self.release(amount)
+
+    def is_shut(self, scope: Scope, now: float, amount: float, patience: float) -> bool:
+        """Return True if ``amount`` does not fit."""
+        return self.ready_at(now, amount) > now
+
+    def is_idle(self, scope: Scope, now: float) -> bool:
+        """Return True if nothing is spent."""
+        return not self.spent(now)
+
+    def _fitted_at(self, now: float, amount: float) -> float:
+        """Return since when ``amount`` fits. A time without room for a smaller amount had none for it either."""
+        return max([at for least, at in self.told.items() if least <= amount and at <= now], default=-inf)
+
+    # -- the account
+
     def stops(self, amount: float, now: float) -> bool:
         """Return True if the reserved ``amount`` must not be spent, because it would overdraw the quota now.
 
@@ -246,16 +354,6 @@ class Quota:
         if self._is_awaited:  # a lane that waits for a release can get a time now
             self._is_awaited = False
             self.refills += 1
-
-    def written(self, sent_at: float, now: float) -> None:
-        """Move the charge of ``sent_at`` to ``now`` if it is the latest one, because its write ended only now."""
-        if not self.sliding:
-            if self._spent_at == sent_at:
-                self._spent_at = now
-            if self._ends_at == sent_at + self.window:
-                self._ends_at = now + self.window
-        elif self._charges and self._charges[-1][0] == sent_at:
-            self._charges[-1] = (now, self._charges[-1][1])
 
     def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
         """Add ``difference`` to the spent amount, or refund it if it is negative; at least 0 remains.

@@ -30,6 +30,7 @@ from trawl.http import Outcome, Times, TimesTotal
 from trawl.observe import LATENCY_BOUNDS, ScopeStatus, SendLimit, duration_words
 
 if TYPE_CHECKING:
+    from trawl.throttling.limit import Limit
     from trawl.throttling.outcomes import Granted
     from trawl.throttling.policy import ScopeState
     from trawl.throttling.scope import Scope
@@ -69,24 +70,25 @@ class Waits:
         taken_at: Event loop time at which a request last took the scope.
         due_at: Earliest event loop time for the send of that request, without slots.
         opened_at: Event loop time at which the scope let that request through.
-        opened_by: The limit that opened last for it; "" for none.
-        refills: Event loop times at which the quota has enough for a waiting amount, by amount.
-        full_limit: The limit that last required a release before any request.
-        full_until: Event loop time of that release.
+        opened_by: The limit that opened last for it; None for none.
+        lanes: Number of lanes with pending requests that need the scope.
+        gated: Number of these lanes that wait for a robots.txt.
     """
 
     __slots__ = (
+        "_amounts",
+        "_gated_at",
+        "_gated_for",
         "due_at",
         "elsewhere",
-        "full_limit",
-        "full_until",
         "gaps",
+        "gated",
+        "lanes",
         "limited",
         "needed_at",
         "opened_at",
         "opened_by",
         "owed",
-        "refills",
         "taken_at",
     )
 
@@ -99,39 +101,26 @@ class Waits:
         self.taken_at: float = -inf
         self.due_at: float = -inf
         self.opened_at: float = -inf
-        self.opened_by: str = ""
-        self.refills: dict[float, float] = {}
-        self.full_limit: str = ""
-        self.full_until: float = -inf
+        self.opened_by: Limit | None = None
+        self.lanes: int = 0
+        self.gated: int = 0
+        self._gated_at = inf
+        self._gated_for = 0.0
+        self._amounts: MinCounter | None = None  # made when an amount is named, because few scopes have a quota
 
     @property
     def since(self) -> float:
         """Event loop time since which the next request waits; ``-inf`` if there was no request yet."""
         return max(self.taken_at, self.needed_at)
 
-    def refilled(self, now: float, amount: float) -> float:
-        """Return the time at which the quota had room for ``amount``, which is sent now; ``-inf`` if it did not wait.
-
-        A time without room for a smaller amount had no room for this amount either.
-        """
-        passed = [until for least, until in self.refills.items() if least <= amount and until <= now]
-        self.refills = {each: until for each, until in self.refills.items() if until > now}
-        return max(passed, default=-inf)
-
-    def opened(self, now: float, limit: str) -> None:
-        """Record that ``limit`` let no request through until the release at ``now``."""
-        self.full_limit, self.full_until = limit, now
-
-    def taken(self, now: float, limit: str, due_at: float) -> None:
-        """Record that a request takes the scope, whose ``limit`` let nothing through before ``due_at``."""
-        since, opened_at = max(self.taken_at, self.needed_at), due_at
-        if self.full_until > opened_at:
-            limit, opened_at = self.full_limit, self.full_until
+    def taken(self, now: float, limit: Limit | None, opened_at: float, due_at: float) -> None:
+        """Record that a request takes the scope, whose ``limit`` let nothing through before ``opened_at``."""
+        since = max(self.taken_at, self.needed_at)
         self.opened_by, self.opened_at = limit, opened_at
         if -inf < since < now:
             opened_at = min(max(opened_at, since), now)
-            if opened_at > since:
-                self.limited[limit] = self.limited.get(limit, 0.0) + opened_at - since
+            if opened_at > since and limit is not None:
+                self.limited[limit.name] = self.limited.get(limit.name, 0.0) + opened_at - since
             self.elsewhere += now - opened_at
         self.taken_at, self.due_at = now, due_at
 
@@ -140,6 +129,56 @@ class Waits:
         self.gaps += 1
         if self.gaps and self.due_at > before:
             self.owed += min(self.due_at, now) - before
+
+    # -- lanes that need the scope
+
+    def need(self, amount: float | None, now: float, *, ahead: int = 0) -> None:
+        """Count a lane that needs the scope from ``now`` on, with the amount of its requests; None if unnamed.
+
+        ``ahead`` other requests are not in lanes now.
+        """
+        if not self.lanes and not ahead:
+            self.needed_at = now
+        self.lanes += 1
+        if amount is not None:
+            if self._amounts is None:
+                self._amounts = MinCounter()
+            self._amounts.add(amount)
+        if self.gated or self._gated_at < inf:
+            self._count_gated(now)
+
+    def need_no_more(self, amount: float | None, now: float) -> None:
+        """Stop counting such a lane."""
+        self.lanes -= 1
+        if amount is not None and self._amounts is not None:
+            self._amounts.remove(amount)
+        if self.gated or self._gated_at < inf:
+            self._count_gated(now)
+
+    @property
+    def min_amount(self) -> float:
+        """The smallest amount of a pending request; 1.0 if a request names none."""
+        if self._amounts is None or not self._amounts.count:
+            return 1.0
+        least = self._amounts.least
+        return least if self._amounts.count == self.lanes else min(least, 1.0)
+
+    def wait_at_gate(self, now: float, number: int = 1) -> None:
+        """Count one of its lanes that waits for a robots.txt from ``now`` on, or stop counting one (-1)."""
+        self.gated += number
+        self._count_gated(now)
+
+    def gated_for(self, now: float) -> float:
+        """Return the seconds until ``now`` in which all pending requests waited for a robots.txt."""
+        return self._gated_for + max(0.0, now - self._gated_at)
+
+    def _count_gated(self, now: float) -> None:
+        if 0 < self.lanes == self.gated:
+            self._gated_at = min(self._gated_at, now)
+        elif self._gated_at < inf:
+            self._gated_for = self.gated_for(now)
+            self._gated_at = inf
+            self.needed_at = now
 
 
 class MinCounter:
@@ -375,20 +414,21 @@ def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:
 def limited_by(scope: Scope, now: float) -> dict[str, float]:
     """Return the seconds that requests waited for it, by limit, including waits that last until ``now``."""
     limited, since = dict(scope.waits.limited), scope.waits.since
-    if scope.lanes > scope.gated and -math.inf < since < now:
-        reason = scope.reason(now, scope.min_amount)
+    if scope.waits.lanes > scope.waits.gated and -math.inf < since < now:
+        reason = scope.reason(now, scope.waits.min_amount)
         if reason.limit:
             limited[reason.limit] = limited.get(reason.limit, 0.0) + now - since
-    if gated := scope.gated_for(now):
+    if gated := scope.waits.gated_for(now):
         limited["gate"] = gated
     return limited
 
 
 def rate_in_force(scope: Scope) -> float:
     """Return the sends per second that the current limits allow for average requests; ``inf`` without limits."""
-    rate = 1.0 / scope.delay if scope.delay > 0.0 else math.inf
-    if scope.delay_per_slot > 0.0 and scope.concurrency < math.inf:
-        rate = min(rate, scope.concurrency / scope.delay_per_slot)
+    effective = scope.effective
+    rate = 1.0 / effective.delay if effective.delay > 0.0 else math.inf
+    if effective.delay_per_slot > 0.0 and effective.concurrency < math.inf:
+        rate = min(rate, effective.concurrency / effective.delay_per_slot)
     return min(rate, rate_of_quota(scope))
 
 
@@ -397,7 +437,7 @@ def rate_of_quota(scope: Scope) -> float:
     quota, state = scope.quota, scope.state
     if quota is None or quota.window <= 0.0:
         return math.inf
-    amount = state.used / state.sends if state is not None and state.sends else scope.min_amount
+    amount = state.used / state.sends if state is not None and state.sends else scope.waits.min_amount
     return quota.quota / quota.window / amount if amount > 0.0 else math.inf
 
 
@@ -406,19 +446,18 @@ def send_limit(scope: Scope, now: float) -> SendLimit:
 
     The concurrency limits the rate by the time that a request of the scope takes on average.
     """
-    times, limits = scope.state.times, []
-    if scope.delay > 0.0:
-        limits.append((1.0 / scope.usual, f"{scope.delay_limit} {duration_words(scope.usual)}", scope.delay_source))
-    if scope.delay_per_slot > 0.0 and scope.concurrency < math.inf:
-        words = f"delay per slot {duration_words(scope.delay_per_slot)}"
-        limits.append((scope.concurrency / scope.delay_per_slot, words, scope.delay_source))
-    if times is not None and scope.concurrency < math.inf:
+    times, effective, limits = scope.state.times, scope.effective, []
+    slots, usual, rest = effective.concurrency, effective.usual, effective.delay_per_slot
+    if effective.delay > 0.0:
+        limits.append((1.0 / usual, f"{effective.delay_limit} {duration_words(usual)}", effective.delay_source))
+    if rest > 0.0 and slots < math.inf:
+        limits.append((slots / rest, f"delay per slot {duration_words(rest)}", effective.delay_source))
+    if times is not None and slots < math.inf:
         seconds = (times.connecting + times.fetching) / times.sends
         if seconds > 0.0:
-            words = f"concurrency {scope.concurrency:g}"
-            limits.append((scope.concurrency / seconds, words, scope.concurrency_source))
+            limits.append((slots / seconds, f"concurrency {slots:g}", effective.concurrency_source))
     if scope.quota is not None:
-        limits.append((rate_of_quota(scope), f"quota {scope.quota.quota:g}", scope.quota_source))
+        limits.append((rate_of_quota(scope), f"quota {scope.quota.quota:g}", effective.source))
     until = scope.earliest_at(now)
     opens_in = max(until - now, 0.0) if until < math.inf else 0.0
     if not limits:
@@ -449,8 +488,8 @@ def report_of(scope: Scope, now: float) -> ScopeReport:
         sends=state.sends,
         rate=rate,
         allowed=allowed_rate(scope, rate),
-        delay=scope.delay,
-        concurrency=scope.concurrency,
+        delay=scope.effective.delay,
+        concurrency=scope.effective.concurrency,
         limited=limited_by(scope, now),
         times=Times() if state.times is None else state.times.mean(),
         triggers=state.triggers,
@@ -462,7 +501,7 @@ def report_of(scope: Scope, now: float) -> ScopeReport:
 
 def _rate_reached(scope: Scope) -> float:
     state: ScopeState = scope.state
-    span = scope.last_sent - state.first_sent
+    span = scope.traffic.last_sent - state.first_sent
     return (state.sends - 1) / span if state.sends > 1 and span > 0.0 else 0.0
 
 
@@ -470,15 +509,15 @@ def status_of(scope: Scope, now: float, queued: int = 0) -> ScopeStatus:
     """Return the state of a scope at ``now``, with ``queued`` pending requests."""
     state: ScopeState = scope.state
     counts, rate, limit = state.counts, _rate_reached(scope), send_limit(scope, now)
-    reason = scope.reason(now, scope.min_amount if scope.lanes else 1.0)
+    reason = scope.reason(now, scope.waits.min_amount if scope.waits.lanes else 1.0)
     return ScopeStatus(
         scope=scope.id,
         sends=state.sends,
         rate=rate,
         allowed=allowed_rate(scope, rate),
-        delay=scope.delay,
-        concurrency=scope.concurrency,
-        in_flight=scope.in_flight,
+        delay=scope.effective.delay,
+        concurrency=scope.effective.concurrency,
+        in_flight=scope.traffic.in_flight,
         queued=queued,
         limit=reason.limit,
         source=reason.source,
@@ -497,7 +536,8 @@ def status_of(scope: Scope, now: float, queued: int = 0) -> ScopeStatus:
 
 def reports_of(scopes: Iterable[Scope], now: float) -> list[ScopeReport]:
     """Return the reports of all scopes that had a request, or have a waiting one, the busiest first."""
-    return _busiest_first([report_of(scope, now) for scope in scopes if scope.state.requests or scope.gated_for(now)])
+    used = [scope for scope in scopes if scope.state.requests or scope.waits.gated_for(now)]
+    return _busiest_first([report_of(scope, now) for scope in used])
 
 
 def _busiest_first(reports: Iterable[ScopeReport]) -> list[ScopeReport]:

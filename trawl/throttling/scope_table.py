@@ -421,7 +421,7 @@ class ScopeTable:
         for _ in range(min(looks, len(self._by_age))):
             scope = self._scopes[self._by_age[0]]
             state: ScopeState = scope.state
-            idle = now - max(scope.last_sent, state.good_at, state.triggered_at, state.made_at)
+            idle = now - max(scope.traffic.last_sent, state.good_at, state.triggered_at, state.made_at)
             # At the limit every quiet scope is forgotten, however short its idle time.
             is_due = idle > (self._max_idle if len(self._scopes) < self._limit else 0.0)
             if is_due and state.is_quiet(scope, now):

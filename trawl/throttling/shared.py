@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import attrs
 import msgspec
@@ -42,9 +42,6 @@ __all__ = [
     "is_slower",
     "shared_limits",
 ]
-
-MAX_OFFSET = 2.0
-"""Seconds. The largest offset from the grid of a rate, because a token is valid for a few seconds."""
 
 _RECENT = 2.0
 """Seconds. If a process was refused this shortly before another wrote its state, the other did not know of the
@@ -172,10 +169,12 @@ class SharedScope(Scope):
 
     __slots__ = ("_line", "tokens")
 
+    is_shared: ClassVar[bool] = True
+
     def __init__(self, id: str, limits: Limits, line: SharedScopeClient, *, seed: int | str = 0) -> None:
         super().__init__(id, limits, seed=seed)
         self.tokens: dict[int, Token] = {}
-        self.caution: float = 0.0  # a token is valid only briefly, so responses of user code wait for one
+        self.caution = 0.0  # a token is valid only briefly, so responses of user code wait for one
         self._line = line
 
     def apply_limits(self, limits: Limits, now: float = -inf) -> None:
@@ -184,21 +183,13 @@ class SharedScope(Scope):
         limits = attrs.evolve(limits, delay=delay, delay_per_slot=0.0, quota=inf, pages=inf)
         super().apply_limits(limits, now)
 
-    def offset(self) -> float:
-        """Return the random seconds from the next time of the grid to its send, at most as long as a token is valid."""
-        offset = super().offset()
-        return offset and offset * min(1.0, 2.0 * MAX_OFFSET / (self.delay * (self.jitter[1] - self.jitter[0])))
-
     def rest(self) -> float:
         """Return the seconds after the latest send in which the store grants nothing: a rate's grid, or an interval.
 
-        The store keeps the grid of a rate, and the process that has a token adds the offset (:meth:`offset`).
+        The store keeps the grid of a rate, and the process that has a token adds the offset
+        (:meth:`Rate.offset <trawl.throttling.limit.Rate.offset>`).
         """
-        return self.interval() - self.offset()
-
-    def _lateness(self, late: float) -> float:
-        """Return 0.0, because other processes may have sent since."""
-        return 0.0
+        return self.interval() - self.spacing.offset(self.traffic)
 
     def opens_at(self, slot: int, now: float, amount: float = 1.0) -> float:
         """Return when the request in ``slot`` may be written, checked again before the send. It needs a valid token."""
@@ -209,7 +200,7 @@ class SharedScope(Scope):
 
     def prepares_at(self, now: float, amount: float = 1.0) -> float:
         """Return when a page of ``amount`` may be prepared. At most one page waits for its token, perhaps for long."""
-        return inf if self.delay <= 0.0 and self.prepared > 0 else super().prepares_at(now, amount)
+        return inf if not self.is_spaced and self.traffic.prepared > 0 else super().prepares_at(now, amount)
 
     def responded(self) -> None:
         """Do nothing, because responses of user code wait for a token."""
@@ -266,8 +257,8 @@ _decode = msgspec.msgpack.Decoder(SharedSnapshot).decode
 def shared_limits(scope: Scope, now: float) -> SharedLimits:
     """Return the effective limits of a scope, which apply to all processes."""
     state: ScopeState = scope.state
-    configured = state.policy.limits
-    backoff, hold, reason = state.backoff, max(0.0, scope.held_until - now), scope.hold_reason
+    configured, effective = state.policy.limits, scope.effective
+    backoff, hold, reason = state.backoff, max(0.0, scope.held.until - now), scope.held.because
     learned = SharedSnapshot(
         backoff=None if backoff is None else backoff.moved(lambda at: at - now),
         step=scope.step,
@@ -277,9 +268,9 @@ def shared_limits(scope: Scope, now: float) -> SharedLimits:
         hold_source=reason.source if reason is not None else "",
     )
     return SharedLimits(
-        concurrency=inf if scope.concurrency == inf else max(1.0, scope.concurrency),
-        delay=scope.delay,
-        shortest=scope.shortest,
+        concurrency=max(1.0, effective.concurrency),
+        delay=effective.delay,
+        shortest=effective.shortest,
         hold=hold,
         quota=configured.quota,
         window=configured.window,

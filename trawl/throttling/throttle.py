@@ -370,7 +370,7 @@ class Throttle:
             pair, signal = found, None
         else:
             return
-        pair.last_sent = max(pair.last_sent, now if attempt.sent_at is None else attempt.sent_at)
+        pair.traffic.last_sent = max(pair.traffic.last_sent, now if attempt.sent_at is None else attempt.sent_at)
         self._apply_to_scope(pair, signal, attempt, outcome, now, step=None, charged=None)
         pair.state.failure_timer = None  # only the site is given up
 
@@ -595,7 +595,7 @@ class Throttle:
         """
 
         def is_gone(scope: Scope) -> bool:
-            is_used = scope.in_flight or scope.ahead or scope.lanes
+            is_used = scope.traffic.in_flight or scope.traffic.ahead or scope.waits.lanes
             return self.part_of(scope.id) in parts and not is_used and not self.is_shared(scope.id)
 
         gone = [scope for scope in self._table if is_gone(scope)]
