@@ -48,7 +48,7 @@ class Limit:
     """True if it keeps sends apart, as the allowed rate counts them. False if it waits for the end of a request."""
 
     hears_sends: ClassVar[bool] = False
-    """True if it must be told of attempts, sends and ends of writes."""
+    """True if it must be told of grants, sends and ends of writes."""
 
     hears_ends: ClassVar[bool] = False
     """True if it must be told of ends."""
@@ -68,7 +68,7 @@ class Limit:
         raise NotImplementedError
 
     def opens_at(self, scope: Scope, slot: int, now: float, amount: float) -> float:
-        """Return when the granted request in ``slot`` may be written; ``inf`` if it needs another attempt."""
+        """Return when the granted request in ``slot`` may be written; ``inf`` if it needs another grant."""
         return -inf
 
     # -- events
@@ -210,7 +210,7 @@ class Spacing(Limit):
     def earliest_at(self, scope: Scope, now: float, amount: float) -> float:
         """Return the time of the next send, less the lead; ``inf`` while it depends on an earlier send.
 
-        Behind requests between attempt and send it is a plan that uses the shortest possible interval, and only as far
+        Behind requests between grant and send it is a plan that uses the shortest possible interval, and only as far
         ahead as one more request may be granted.
         """
         traffic = scope.traffic
@@ -379,7 +379,7 @@ class SlotRest(Limit):
         return self.rested_at(scope.traffic) - scope.traffic.lead
 
     def opens_at(self, scope: Scope, slot: int, now: float, amount: float) -> float:
-        """Return when a taken slot will have rested, by the draw at its attempt; ``-inf`` if no slot is taken."""
+        """Return when a taken slot will have rested, by the draw at its grant; ``-inf`` if no slot is taken."""
         traffic = scope.traffic
         if not slot:
             return -inf

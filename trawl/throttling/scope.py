@@ -74,10 +74,10 @@ class Scope:
         quota: The quota; None if there is none.
         pages: The page budget; None if there is none.
         in_force: The limits that may close it, in the order in which they are named if several open at the same time.
-        hear_sends: The limits that are told of attempts and sends.
+        hear_sends: The limits that are told of grants and sends.
         hear_ends: The limits that are told of ends.
         closed_by: The limit that opens last, by the latest decision; None if none has closed it yet.
-        step: Number of backoff steps. Each send remembers the number at its attempt.
+        step: Number of backoff steps. Each send remembers the number at its grant.
         grants: Number of times that the scope was taken.
         caution: Number of requests that user code must still send, each after awaiting something, before it is assumed
             never to respond; ``inf`` after a response of user code; -1 if no user code is known.
@@ -207,6 +207,8 @@ class Scope:
         at = -inf
         for limit in self.in_force:
             at = max(at, limit.prepares_at(self, now, amount))
+            if at == inf:
+                break
         return at
 
     def earliest_at(self, now: float, amount: float = 1.0) -> float:
@@ -220,6 +222,8 @@ class Scope:
             opens = limit.earliest_at(self, now, amount)
             if opens > at:
                 at, last = opens, limit
+                if at == inf:  # no other limit opens later
+                    break
         self.closed_by = last
         return at
 
@@ -227,8 +231,8 @@ class Scope:
         """Return when the request in ``slot`` may be written, decided again just before the send.
 
         Returns:
-            The earliest time; at or before ``now``: at once; ``inf``: it needs another attempt, because the scope was
-            closed since its attempt.
+            The earliest time; at or before ``now``: at once; ``inf``: it needs another grant, because the scope was
+            closed since its grant.
         """
         at = -inf
         for limit in self.in_force:
@@ -334,16 +338,8 @@ class Scope:
 
     def take(self, now: float, amount: float = 1.0) -> int:
         """Take the scope for a request that may be granted. Returns the number of its slot, from 1."""
-        traffic, at, due_at, last = self.traffic, -inf, -inf, None
-        for limit in self.in_force:
-            opens = limit.earliest_at(self, now, amount)
-            if limit.leads:
-                opens += traffic.lead
-            if opens > at:
-                at, last = opens, limit
-            if opens > due_at and limit.spaces:
-                due_at = opens
-        self.waits.taken(now, last, at, due_at)
+        self._count_wait(now, amount)
+        traffic = self.traffic
         self.grants += 1
         traffic.take(amount, now)
         for limit in self.hear_sends:
@@ -362,6 +358,24 @@ class Scope:
             # The existing slot, number 1, made the last send.
             traffic.slots.open(is_busy=traffic.in_flight > 1, sent_at=traffic.last_sent)
         return traffic.slots.take(at, effective.concurrency, rest)
+
+    def _count_wait(self, now: float, amount: float) -> None:
+        """Count the time until a request takes the scope for the limit that opened last."""
+        opened_at, opened_by, due_at, spaced_by = -inf, None, -inf, None
+        for limit in self.in_force:
+            opens = limit.earliest_at(self, now, amount)
+            if not limit.spaces:
+                if opens > opened_at:
+                    opened_at, opened_by = opens, limit
+                continue
+            if limit.leads:
+                opens += self.traffic.lead
+            if opens > due_at:
+                due_at, spaced_by = opens, limit
+        if opened_at > due_at:
+            self.waits.taken(now, opened_by, opened_at, due_at)
+        else:
+            self.waits.taken(now, spaced_by, due_at, due_at)
 
     def sent(
         self,
