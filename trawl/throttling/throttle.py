@@ -725,7 +725,9 @@ class Throttle:
         else:
             for name in ("backoff", "robots", "robots_asked", "sends", "times", "told", "used"):
                 setattr(after.state, name, getattr(known.state, name))
-            after.last_sent, after.held_until = known.last_sent, known.held_until
+            after.traffic.restore(known.traffic.last_sent)
+            after.held = known.held
+            after.arrange()
         after.state.apply(after)
         return send_limit(before, now), send_limit(after, now)
 
