@@ -39,6 +39,7 @@ ONE_CASE_OF = {
     "test_a_fetch_beside_the_last_send_of_a_limit_of_pages_does_not_wait_for_ever": 4,
     "test_a_kill_forgets_nothing_that_was_spent": 2,
     "test_a_lock_around_a_login_of_a_shared_scope_keeps_nothing_from_going": 4,
+    "test_a_login_of_a_shared_scope_that_is_tried_again_keeps_nothing_from_going": 2,
     "test_a_mixture_keeps_every_promise": 2,
     "test_a_page_holds_no_token_while_its_middleware_fetches_another": 2,
     "test_a_shutdown_gives_back_what_waits_for_a_token": 4,
@@ -46,6 +47,11 @@ ONE_CASE_OF = {
     "test_b07_c05_an_outage_whose_every_answer_says_when_to_come_back_is_one": 3,
     "test_b20_an_outage_of_15_minutes_ends_nobody": 4,
     "test_b20_d05_a_time_that_was_named_passes_before_a_host_is_given_up_though_the_wait_is_cut": 2,
+    "test_c05_a_hold_that_a_429_asks_for_is_dear_so_there_are_few": 9,
+    "test_c05_a_limit_whose_every_refusal_costs_half_a_minute_is_used": 9,
+    "test_c05_after_an_outage_of_five_minutes_the_rate_is_back_in_one": 9,
+    "test_c05_after_two_short_outages_the_rate_is_back": 9,
+    "test_c09_a_limit_that_rises_is_used_in_the_two_minutes_after_it": 9,
     "test_c09_from_the_thirtieth_second_on_refusals_are_few": 3,
     "test_c09_switched_on_it_finds_the_limit_in_seconds": 2,
     "test_c1_a_job_that_is_moved_with_its_feed_goes_on_as_if_it_were_not": 3,
@@ -65,9 +71,11 @@ ONE_CASE_OF = {
     "test_r12_c09_a_limit_that_refuses_now_this_one_and_now_that_one_loses_nothing": 3,
     "test_several_may_wait_for_one_token_whatever_they_have_taken": 3,
     "test_shared_scopes_keep_their_limits_while_parts_change_hands": 2,
+    "test_two_jittered_delays_together_give_the_rate_of_the_slower_one": 2,
     "test_what_a_middleware_awaits_does_not_come_on_top_of_a_quotas_window": 3,
     "test_what_killed_processes_had_is_fetched_by_others_and_nothing_is_lost": 3,
     "test_whoever_holds_the_lock_that_middleware_waits_for_may_fetch": 6,
+    "test_with_jitter_the_rate_is_what_it_is_without_a_way_to_the_wire": 2,
 }
 """Tests with many slow cases: about one case in so many runs, and ``nox -s sweep`` runs all."""
 

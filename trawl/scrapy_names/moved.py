@@ -39,8 +39,11 @@ FACES = frozenset({"item", "link", "linkextractors", "selector", "utils"})
 All code may import ``loader``, ``exporters`` and ``crawler``.
 """
 
-_NAMES_FACE = re.compile(rf"\btrawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b")
-"""Matches each file that imports one of these modules, and few other files. Only matching files are parsed."""
+_NAMES_FACE = re.compile(rf"trawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b")
+"""Matches each file that imports one of these modules, and few other files. Only matching files are parsed.
+
+Starts with a literal, which makes the search several times faster.
+"""
 
 
 _AS_SCRAPY = re.compile(r"^\s*import trawl as scrapy\b", re.MULTILINE)

@@ -178,14 +178,14 @@ def _is_set(settings: Settings, name: str) -> bool:
 
 def _switched_off(settings: Settings, *, is_whole: bool) -> Iterator[str]:
     told: set[str] = set()
+    given = [name for name in settings if _is_set(settings, name)]
     for switch in _SWITCHES:
         if not switch.is_off(settings[switch.name]) or (switch.is_option and not is_whole):
             continue
         names = [
             name
-            for name in settings
+            for name in given
             if name != switch.name
-            and _is_set(settings, name)
             and name not in told
             and _is_one(name, switch.hidden)
             # With a false value or None, no effect is expected.

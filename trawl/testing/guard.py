@@ -148,10 +148,18 @@ def _threads_refused() -> Iterator[None]:
             threading.Thread.start = inspect.unwrap(threading.Thread.start)  # type: ignore[method-assign]
 
 
+_WITH_RUN_SYNC = tuple(
+    module
+    for name, module in sorted(sys.modules.items())
+    if name.partition(".")[0] == "trio" and getattr(module, "run_sync", None) is trio.to_thread.run_sync
+)
+"""Trio's modules that start threads: ``trio.Path`` has its own reference to the function."""
+
+
 def _rebind(run_sync: object, replaced: object) -> None:
-    """Replace ``run_sync`` in all of Trio's modules, because ``trio.Path`` has its own reference."""
-    for name, module in tuple(sys.modules.items()):
-        if name.partition(".")[0] == "trio" and getattr(module, "run_sync", None) is run_sync:
+    """Replace ``run_sync`` in all of Trio's modules."""
+    for module in _WITH_RUN_SYNC:
+        if module.run_sync is run_sync:
             module.run_sync = replaced  # type: ignore[attr-defined]
 
 

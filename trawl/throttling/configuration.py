@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher, get_close_matches
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, TypedDict, get_type_hints
 
@@ -458,11 +459,16 @@ def load_exception(value: object, path: str) -> type[BaseException]:
     return loaded
 
 
+@cache
+def _hints_of(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
 def _check_mapping(config: object, kind: Any, path: str) -> dict[str, Any]:
     """Check a mapping against a typed definition, key by key, so that the error names the key. Return it converted."""
     if not isinstance(config, Mapping):
         raise SettingsError(f"{path} must be a mapping, not {config!r}", path)
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints_of(kind)
     checked: dict[str, Any] = {}
     for key, value in config.items():
         if key not in hints:
