@@ -9,7 +9,7 @@ import pytest
 
 from trawl.cli import main
 from trawl.cli.load import load_spider
-from trawl.errors import SpiderLoadError, WrittenForScrapy
+from trawl.errors import SpiderLoadError, SpiderNotFound, WrittenForScrapy
 
 ONE = "import trawl.spiders\nclass One(trawl.spiders.Spider):\n    name = 'one'\n"
 TWO = f"{ONE}class Two(trawl.spiders.Spider):\n    name = 'two'\n"
@@ -359,3 +359,16 @@ def test_the_check_says_so_a_line_each(tmp_path: Path, capfd: pytest.CaptureFixt
         'myscrapys.py:2: change "from scrapy.linkextractors import LinkExtractor" to'
         ' "from trawl.linkextractors import LinkExtractor"',
     ]
+
+
+def test_a_spider_of_this_project_comes_before_one_of_a_project_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("outer", "outer/inner"):
+        write(tmp_path / folder / "scrapy.cfg", "")
+        write(tmp_path / folder / "one.py", "import trawl\nclass One(trawl.Spider):\n    name = 'one'\n")
+    monkeypatch.chdir(tmp_path / "outer")
+    assert load_spider("one").__module__ == "one"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpiderNotFound, match="several spiders are named 'one'"):
+        load_spider("one")

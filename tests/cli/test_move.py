@@ -228,3 +228,19 @@ def test_spiders_whose_imports_show_nothing_are_moved_by_a_setting(tmp_path: Pat
 def test_a_place_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["move", str(tmp_path / "none")]) == 2
     assert "no such file or folder" in capsys.readouterr().err
+
+
+def test_settings_that_import_the_project_are_read_as_they_are_after_the_move(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {
+        "shop/settings.py": "from shop.parts import Cheap\nfrom .names import NAME\nSPIDER_MODULES = ['shop.spiders']\n"
+        "ITEM_PIPELINES = {Cheap: 1}\nUSER_AGENT = NAME\n",
+        "shop/parts.py": "from scrapy.exceptions import DropItem\nclass Cheap:\n    error = DropItem\n",
+        "shop/names.py": "import scrapy\nNAME = scrapy.Spider.__name__\n",
+    }
+    write(project, files)
+    assert main(["move", "."]) == 0
+    assert '+ITEM_PIPELINES = { "shop.parts.Cheap" = 1 }\n' in capsys.readouterr().out
+    assert main(["move", ".", "--write"]) == 0
+    assert 'USER_AGENT = "Spider"\n' in (project / "pyproject.toml").read_text("utf-8")

@@ -225,3 +225,15 @@ def test_what_is_further_inside_is_asked_first_and_its_replacement_ends_the_matt
 def test_a_part_of_a_package_that_extends_scrapy_is_refused_with_what_to_use_instead(setting: str) -> None:
     with pytest.raises(SettingsError, match=r"scrapy_deltafetch\.DeltaFetch does not run here: copy its middleware"):
         make_instance("scrapy_deltafetch.DeltaFetch", setting, None)
+
+
+def test_a_class_without_methods_does_nothing_in_a_moved_crawl_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    class Misspelled:
+        def process_requests(self, request: Request, spider: Any) -> None: ...
+
+    moved = {"SCRAPY_COMPAT": True, "SPIDER_MIDDLEWARES": {Misspelled: 500}}
+    assert crawled(Misspelled, **moved).items
+    told = [record.getMessage() for record in caplog.records if "does nothing, as in Scrapy" in record.getMessage()]
+    assert [line.partition(":")[0] for line in told] == ["SPIDER_MIDDLEWARES", "DOWNLOADER_MIDDLEWARES"]
+    with pytest.raises(SettingsError, match="is not middleware"):
+        crawled(Misspelled)

@@ -94,6 +94,8 @@ def check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
         raise UsageError(f"-a does not fit {spider.__name__}(): {error}") from error
 
 
+_PROJECT_FILES = ("pyproject.toml", "scrapy.cfg")
+
 _SHOWN = 5
 """Maximum number of spiders named in an error message."""
 
@@ -177,9 +179,17 @@ def _named_so(name: str) -> str:
     """
     _add_to_path(Path.cwd())
     targets = [found.target for found in find_spiders(Path())[0] if found.name == name]
+    if len(targets) > 1:  # prefer the project of the working directory to projects in folders below
+        targets = [target for target in targets if _project_of(_split(target)[0]) == _project_of("x.py")] or targets
     if len(targets) > 1:
         raise SpiderNotFound(f"several spiders are named {name!r}; give one of {', '.join(targets)}")
     return targets[0] if targets else ""
+
+
+def _project_of(path: str) -> Path | None:
+    """Return the nearest folder around a file that is a project, of trawl or of Scrapy."""
+    folders = Path(path).resolve().parents
+    return next((each for each in folders if any((each / name).is_file() for name in _PROJECT_FILES)), None)
 
 
 def _is_path(place: str) -> bool:

@@ -15,11 +15,13 @@ import sys
 import tokenize
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache, partial
+from importlib.machinery import PathFinder, SourceFileLoader
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import attrs
 import typer
@@ -235,11 +237,11 @@ def _differences(file: _File, settings: Settings) -> Iterator[Decision]:
 def _settings(root: Path, files: Sequence[_File], decisions: list[Decision]) -> tuple[Settings, list[_File]]:
     """Return the settings of the moved project, and its files ``pyproject.toml``."""
     sources = _settings_modules(root) if root.is_dir() else {}
+    texts = {str(file.path.resolve()): file.after for file in files}
     tables: list[_File] = []
     for path, target in sources.items():
-        moved = next((file for file in files if file.path.resolve() == path.resolve()), None)
-        text = moved.after if moved is not None else _read(path)[0]
-        table = _table(target, partial(_converted, path, text, decisions))
+        text = texts.get(str(path.resolve())) or _read(path)[0]
+        table = _table(target, partial(_converted, path, text, texts, decisions))
         tables += [] if table is None else [table]
     folder = root if root.is_dir() else root.parent
     # Without settings, only the imports show that a spider is moved, and some imports show nothing.
@@ -293,23 +295,56 @@ def _table(path: Path, made: Callable[[], str | None]) -> _File | None:
     return _File(path, before, f"{before.rstrip()}\n\n{text}" if before.strip() else text)
 
 
-def _converted(path: Path, text: str, decisions: list[Decision]) -> str | None:
+class _MovedLoader(SourceFileLoader):
+    """Imports a file of the project as it is after the move, although it may not be written."""
+
+    text: str = ""
+
+    def get_code(self, fullname: str) -> Any:
+        """Compile the moved text."""
+        return compile(self.text, self.path, "exec")
+
+
+@contextmanager
+def _importing(texts: Mapping[str, str], root: Path) -> Iterator[None]:
+    """Import modules from ``root``, and files in ``texts`` with these texts. They are forgotten at the end."""
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+            spec = PathFinder.find_spec(name, path)
+            if spec is not None and spec.origin is not None and spec.origin in texts:
+                spec.loader = loader = _MovedLoader(name, spec.origin)
+                loader.text = texts[spec.origin]
+            return spec
+
+    paths, modules = sys.path[:], set(sys.modules)
+    finder: Any = Finder
+    sys.meta_path.insert(0, finder)
+    sys.path.insert(0, str(root))
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        sys.path[:] = paths
+        for name in set(sys.modules) - modules:
+            if getattr(sys.modules[name], "__file__", None) in texts:
+                del sys.modules[name]
+
+
+def _converted(path: Path, text: str, texts: Mapping[str, str], decisions: list[Decision]) -> str | None:
     """Run the moved text of a settings module, and return its settings as TOML; None if it fails."""
     module = ModuleType(path.stem)
-    folders = [str(folder.resolve()) for folder in path.parents if (folder / "__init__.py").is_file()]
-    parents = [str(folder.resolve()) for folder in path.parents][: len(folders) + 1]
-    names = [Path(folder).name for folder in reversed(folders)]
+    folders = [folder for folder in path.resolve().parents if (folder / "__init__.py").is_file()]
+    names = [folder.name for folder in reversed(folders)]
     module.__dict__.update(__file__=str(path.resolve()), __package__=".".join(names))
-    before = sys.path[:]
-    sys.path[:0] = parents[-1:]
     try:
-        exec(compile(text, str(path), "exec"), vars(module))
+        with _importing(texts, path.resolve().parents[len(folders)]):
+            exec(compile(text, str(path), "exec"), vars(module))
     except Exception as error:
         words = f"the settings can't be read: {describe_error(error)}; after a change, run `trawl move` again"
         decisions.append(Decision(_shown(path), getattr(error, "lineno", None) or 1, words, "settings"))
         return None
-    finally:
-        sys.path[:] = before
     for name, line in _of_environment(text):
         words = f"{name} has the value that the environment gave now: set TRAWL_{name} there instead"
         decisions.append(Decision(_shown(path), line, words, "settings"))

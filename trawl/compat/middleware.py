@@ -72,8 +72,13 @@ Back = Callable[[Request, Outcome], Awaitable[None]]
 """Passes an outcome to ``process_response`` or ``process_exception`` of one object."""
 
 
+_IDLE = "%s: %s does nothing, as in Scrapy: it has none of the methods %s"
+
+
 def adapted(middleware: object, spider: object, *, show: Show | None, inside: list[Back]) -> Middleware | None:
     """Return an object with Scrapy's methods as a middleware; None if it has none of the three methods.
+
+    In a moved crawl, an object with none of them does nothing, as in Scrapy, with a warning.
 
     Args:
         middleware: The object.
@@ -83,7 +88,10 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
             middleware also gets this response, although it did not get the request, as in Scrapy.
     """
     if not any(callable(getattr(middleware, name, None)) for name in _METHODS):
-        return None
+        if show is None or callable(middleware):
+            return None
+        logger.warning(_IDLE, "DOWNLOADER_MIDDLEWARES", type(middleware).__qualname__, ", ".join(_METHODS))
+        return lambda fetch: fetch
     name = type(middleware).__qualname__
     before, after, failed = (
         _with_spider(getattr(middleware, method, None), taken, spider)
@@ -259,6 +267,9 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
             continue
         found = make_instance(entry, SETTING, crawl)
         if found is None:
+            continue
+        if crawl.settings["SCRAPY_COMPAT"] and not _is_scrapys(found) and not callable(found):
+            logger.warning(_IDLE, SETTING, entry_name(entry), ", ".join(_SPIDER_METHODS))
             continue
         made.append(found)
         named.append((found, entry))

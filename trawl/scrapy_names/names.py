@@ -44,6 +44,7 @@ MOVED: Mapping[str, Place] = {
     "exceptions.DownloadFailedError": ("trawl.exceptions", "DownloadError"),
     "exceptions.DownloadTimeoutError": ("trawl.exceptions", "DownloadTimeout"),
     "exceptions.ResponseDataLossError": ("trawl.exceptions", "ResponseBroken"),
+    "exceptions.ScrapyDeprecationWarning": ("builtins", "DeprecationWarning"),
     "exceptions.UnsupportedURLSchemeError": ("trawl.exceptions", "UnsupportedScheme"),
     "dupefilters.BaseDupeFilter": ("trawl.compat", "BaseDupeFilter"),
     "dupefilters.RFPDupeFilter": ("trawl.compat", "RFPDupeFilter"),
@@ -174,7 +175,6 @@ REPLACEMENTS: Mapping[str, str] = {
     "exceptions.ContractFail": "there are no contracts: write tests on `trawl.testing.SimulatedWeb`",
     "exceptions.NotSupported": "catch AttributeError, which css() and xpath() raise in a moved spider for content "
     "that is not text; for JSON they raise ValueError",
-    "exceptions.ScrapyDeprecationWarning": "catch or raise DeprecationWarning",
     "exceptions.StopDownload": f"no code runs while a body arrives: {_STOPPED}",
     "extension": "derive from nothing: use a plain class with from_crawler, listed in EXTENSIONS",
     "extensions": "write a plain class with from_crawler, listed in EXTENSIONS; or use WATCHERS",
