@@ -40,7 +40,7 @@ NOT_OF_A_PLAIN_CRAWL = {
     *("engine.job", "engine.job_items", "engine.shared_job", "feeds.outbox", "frontier.job", "frontier.job_frontier"),
     *("frontier.parts", "frontier.redis", "frontier.sections", "frontier.sqlite", "scheduler.shared_job"),
     *("scrapy_names.imports", "scrapy_names.names", "scrapy_names.settings", "testing", "throttling.allowance"),
-    *("throttling.job_scopes", "transport.warc"),
+    *("telemetry", "throttling.job_scopes", "transport.warc"),
 }
 
 

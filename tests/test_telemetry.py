@@ -272,6 +272,7 @@ def test_each_request_has_a_span() -> None:
     assert (second.end_time - second.start_time) / 1e9 == pytest.approx(0.75)
     assert second.attributes["http.response.status_code"] == 200
     assert second.attributes["trawl.throttled"] > 0
+    assert (second.attributes["trawl.scope"], second.attributes["trawl.limit"]) == ("a.example", "delay")
     assert spans["http://b.example/"].attributes["error.type"] == "ConnectFailed"
     assert not any("secret" in url for url in spans)
     assert abs(second.end_time / 1e9 - time.time()) < 86_400

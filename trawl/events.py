@@ -118,9 +118,13 @@ class ResponseParsed(Event):
 
     Attributes:
         response: The response, with complete ``times``.
+        scope: The scope that opened last before the send; "" without a scope.
+        limit: The limit of this scope that opened last, such as ``delay``; "" if none had closed it.
     """
 
     response: Response
+    scope: str = ""
+    limit: str = ""
 
 
 @attrs.frozen

@@ -339,6 +339,8 @@ def _make_span(tracer: Any, kind: Any, event: Event, offset: float) -> None:
     if span.is_recording():
         for name in ("queued", "throttled", "connecting", "parsing"):
             span.set_attribute(f"trawl.{name}", getattr(times, name))
+        if isinstance(event, ResponseParsed) and event.limit and times.throttled > 0.0:
+            span.set_attributes({"trawl.scope": event.scope, "trawl.limit": event.limit})
         if parts.port is not None:
             span.set_attribute("server.port", parts.port)
         if response is not None:

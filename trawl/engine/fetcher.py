@@ -393,7 +393,7 @@ class Fetcher:
         if response is not None:
             response.times = task.times
             if ResponseParsed in self._events.wanted:
-                self._events.emit(ResponseParsed(response))
+                self._events.emit(ResponseParsed(response, *attempt.last_limit))
         return seconds
 
     def _time(self, attempt: Attempt, outcome: Outcome) -> None:

@@ -9,6 +9,7 @@ from trawl.frontier import Amounts, LaneKey, Record, ScopeAmounts, lane_key
 
 if TYPE_CHECKING:
     from trawl.scheduler.lanes import Lane
+    from trawl.throttling.limit import Limit
     from trawl.throttling.reasons import Reason
 
 __all__ = ["DIRECT", "PAGE", "PASSING", "Attempt", "LaneId", "amounts_of"]
@@ -67,6 +68,7 @@ class Attempt:
             or ended. A wait just before the send moves it.
         left_by: Why it last was not granted although its scopes were open; None: that did not happen.
         held_by: The limit of its scopes that opened last before it was granted; None with fewer than two scopes.
+        opened_by: The limit that opened last for it, with one scope; None for none.
         prepared_for: Seconds for which its middleware ran before it waited for places; 0.0 without user code.
         throttled: Seconds for which it was the best of its lane and waited for anything other than a free place
             (:class:`trawl.http.Times`). Set when it is granted.
@@ -104,6 +106,7 @@ class Attempt:
         "lease",
         "left_by",
         "not_before",
+        "opened_by",
         "order",
         "origin",
         "passes_gate",
@@ -164,6 +167,7 @@ class Attempt:
         self.granted_at: float = -inf
         self.left_by: Reason | None = None
         self.held_by: Reason | None = None
+        self.opened_by: Limit | None = None
         self.throttled: float = 0.0
         self.sent_at: float | None = None
         self.not_before: float = 0.0
@@ -211,6 +215,13 @@ class Attempt:
         self.throttled += seconds
         if self.lane is not None and self.lane.scopes:
             self.steps = tuple([scope.step for scope in self.lane.scopes])
+
+    @property
+    def last_limit(self) -> tuple[str, str]:
+        """The scope that opened last for it, and the name of the limit there; "" for none. Known when it is granted."""
+        if self.held_by is not None:
+            return self.held_by.scope, self.held_by.limit
+        return ("", "") if self.opened_by is None else (self.scopes[0][0], self.opened_by.name)
 
     @property
     def queued(self) -> float:

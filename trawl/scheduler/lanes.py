@@ -322,6 +322,7 @@ class Lane:
             attempt.steps = (scope.step,)
             amount = attempt.scopes[0][1]
             attempt.slots = (scope.take(now, 1.0 if amount is None else amount),)
+            attempt.opened_by = scope.waits.opened_by
         else:
             attempt.steps = tuple([scope.step for scope in scopes])
             amounts = self._amounts(attempt)

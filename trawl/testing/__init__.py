@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from trawl.testing.sends import Send, Span
     from trawl.testing.simulation import Simulation, SimulationFailed, simulate
     from trawl.testing.transport import SimulatedTransport
+    from trawl.testing.warc import HostFit, Recording
     from trawl.testing.web import SimulatedWeb
     from trawl.testing.web_file import load_web
 
 __all__ = [
     "DemoSite",
     "FrontierContract",
+    "HostFit",
     "LogNormal",
     "Outage",
     "Rate",
     "RateLimit",
+    "Recording",
     "Send",
     "SimulatedResponse",
     "SimulatedTransport",
@@ -45,10 +48,12 @@ __all__ = [
 _HOMES = {
     "DemoSite": "demo",
     "FrontierContract": "frontier_contract",
+    "HostFit": "warc",
     "LogNormal": "hosts",
     "Outage": "hosts",
     "Rate": "rates",
     "RateLimit": "limits",
+    "Recording": "warc",
     "Send": "sends",
     "SimulatedResponse": "hosts",
     "SimulatedTransport": "transport",
