@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from trawl import signals as signals  # spiders use `trawl.signals` without importing it
     from trawl._asyncio import crawl_in_asyncio
     from trawl._run import CrawlResult, OpenCrawl, crawl, open_crawl, run
+    from trawl.browser import Page
     from trawl.exceptions import CloseSpider, DropItem, HttpError, IgnoreRequest
     from trawl.http import FormRequest, Request, Response
     from trawl.items import Field, Item
@@ -44,6 +45,7 @@ __all__ = [
     "Link",
     "LinkExtractor",
     "OpenCrawl",
+    "Page",
     "Request",
     "Response",
     "Rule",
@@ -77,6 +79,7 @@ _HOMES = {
     "Link": "trawl.links",
     "LinkExtractor": "trawl.links",
     "OpenCrawl": "trawl._run",
+    "Page": "trawl.browser",
     "Request": "trawl.http",
     "Response": "trawl.http",
     "Rule": "trawl.spiders",
@@ -91,6 +94,7 @@ _HOMES = {
 }
 _PARTS = frozenset(
     {
+        "browser",
         "crawler",
         "errors",
         "exceptions",

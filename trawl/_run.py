@@ -28,6 +28,7 @@ import trio
 
 from trawl.address_guard import MAX_NAMES, AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
+from trawl.browser import BrowserSettings, OpenPage, shared_hosts
 from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.compat.hooks import CompatHooks, hears_idle, ignore_urls
@@ -46,7 +47,7 @@ from trawl.observe import Stats, came_to_nothing
 from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
-from trawl.settings import Layer, Settings, ambient, digests, load, of_spider
+from trawl.settings import DEFAULT, Layer, Settings, ambient, digests, load, of_spider
 from trawl.settings.hidden import without_effect
 from trawl.shutdown import Signals, heed_signals
 from trawl.spiders import Spider, make_spider
@@ -299,6 +300,7 @@ async def crawl_with(
     receivers: Sequence[ItemReceiver] = (),
     handle_signals: bool = False,
     transport: Transport | None = None,
+    open_page: OpenPage | None = None,
     blocking: Blocking | None = None,
     resolve: Resolve | None = None,
     frontier: Frontier | None = None,
@@ -322,6 +324,7 @@ async def crawl_with(
             :class:`trawl.shutdown.Signals` around ``trio.run`` to handle signals before the crawl starts and until
             everything is closed.
         transport: The transport; None for the real transport.
+        open_page: Opens the pages that a browser renders; None to open them in Chromium.
         blocking: Runs blocking functions; None for threads.
         resolve: Looks up host names; None to follow the settings.
         frontier: Stores pending requests; None for a new frontier in memory. With ``JOB_DIR``, the job's frontier is
@@ -352,6 +355,7 @@ async def crawl_with(
     if settings["SCRAPY_COMPAT"]:
         ignore_urls(instance)
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
+    throttling = throttling.with_browser(settings.of(BrowserSettings).browser_pages)
     for sentence in without_effect(settings, instance):
         logger.warning("%s", sentence)
     guard = _guard(settings, instance, is_real=transport is None)
@@ -362,7 +366,7 @@ async def crawl_with(
 
     async with (
         _stored(settings, instance, spider_args or {}, blocking, wall, stats) as (feeds, job, stored),
-        _middleware(settings, instance, blocking, wall_now, stats) as middleware_stack,
+        _middleware(settings, instance, blocking, wall_now, stats, open_page) as middleware_stack,
         _archive(wired, blocking, wall_now) as archived,
         _common_scopes(throttling) as common,
     ):
@@ -393,6 +397,11 @@ async def crawl_with(
             open_job=job,
             mark=_marks(crawler),
             follows_loops=not settings["SCRAPY_COMPAT"],
+            shares_host=shared_hosts(
+                settings.of(BrowserSettings),
+                instance.allowed_domains,
+                is_chosen=settings.source("BROWSER_THIRD_PARTY") != DEFAULT,
+            ),
             common=common,
         )
         with contained:  # exit() in user code must never end the process with success
@@ -459,7 +468,12 @@ def _archive(
 
 
 def _middleware(
-    settings: Settings, spider: Spider, blocking: Blocking, now_utc: Callable[[], datetime], stats: Stats
+    settings: Settings,
+    spider: Spider,
+    blocking: Blocking,
+    now_utc: Callable[[], datetime],
+    stats: Stats,
+    open_page: OpenPage | None,
 ) -> AbstractAsyncContextManager[MiddlewareStack]:
     """Open the middleware, cookies, sessions and cache of a crawl."""
     values = settings.of(MiddlewareSettings)
@@ -478,6 +492,8 @@ def _middleware(
         now_utc=now_utc,
         adapt=_adapter(show),
         max_body_bytes=settings["DOWNLOAD_MAXSIZE"],
+        browser=settings.of(BrowserSettings),
+        open_page=open_page,
     )
 
 

@@ -57,6 +57,7 @@ __all__ = [
     "AddressRefused",
     "BodyNotWritten",
     "BodyTooLarge",
+    "BrowserEnded",
     "CloseSpider",
     "ConnectFailed",
     "ConnectTimeout",
@@ -73,9 +74,12 @@ __all__ = [
     "JobUnavailable",
     "NameNotResolved",
     "NotConfigured",
+    "PageCrashed",
+    "PageNotReady",
     "PartLoadError",
     "ProxyFailed",
     "ReadTimeout",
+    "RenderError",
     "RequestInvalid",
     "ResponseBroken",
     "SessionEnded",
@@ -371,6 +375,28 @@ class SoftBlocked(DownloadError):
     def __init__(self, response: Any, *, url: str = "", method: str = "GET") -> None:
         super().__init__(f"refused by a page with status {response.status}", url=url, method=method)
         self.response: Any = response
+
+
+class RenderError(DownloadError):
+    """A page was received, but the browser could not render it (meta ``browser``).
+
+    ``response`` is the response as received.
+    """
+
+
+class BrowserEnded(RenderError):
+    """The browser has ended, while it rendered the page or before."""
+
+
+class PageCrashed(RenderError):
+    """The process of the page has ended, for example because its scripts used too much memory."""
+
+
+class PageNotReady(RenderError):
+    """The page was not ready within its timeout (``BROWSER_TIMEOUT``).
+
+    ``response`` has the HTML at that time.
+    """
 
 
 class HttpError(TrawlError):

@@ -30,7 +30,9 @@ def test_the_place_of_a_url_is_its_host_and_path(url: str, host: str, path: str,
 
 
 def test_a_plain_cookie_is_for_its_host_and_directory() -> None:
-    assert read(" a = b=c ; HttpOnly") == Cookie("a", "b=c", "www.a.example", "/dir", is_host_only=True)
+    assert read(" a = b=c ; HttpOnly") == Cookie(
+        "a", "b=c", "www.a.example", "/dir", is_host_only=True, is_http_only=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,3 +186,14 @@ def test_the_last_valid_attribute_of_a_name_counts_6265bis_5_6(attributes: str, 
     cookie = read(f"a=b; {attributes}")
     assert cookie is not None
     assert cookie.expires_utc == NOW + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "same_site"),
+    [("SameSite=Lax", "lax"), ("samesite= STRICT ", "strict"), ("SameSite=None", "none"), ("SameSite=x", ""), ("", "")],
+)
+def test_the_attributes_for_rendered_pages_are_read(attribute: str, same_site: str) -> None:
+    cookie = read(f"a=b; HttpOnly; {attribute}")
+    assert cookie is not None
+    assert cookie.is_http_only
+    assert cookie.same_site == same_site

@@ -74,7 +74,7 @@ def test_a_file_of_curls_is_read() -> None:
         b"#HttpOnly_.a.example\tTRUE\t/\tTRUE\t0\tid\t7\nb.example\tFALSE\t/\tFALSE\t1893456000\tempty\t\n"
     )
     first, second = from_netscape(text)
-    assert first == Cookie("id", "7", "a.example", is_host_only=False, is_secure=True)
+    assert first == Cookie("id", "7", "a.example", is_host_only=False, is_secure=True, is_http_only=True)
     assert (second.name, second.value, second.is_host_only) == ("empty", "", True)
 
 
@@ -113,3 +113,14 @@ def test_what_is_no_file_of_cookies_is_refused(text: bytes) -> None:
 def test_the_ending_says_the_format() -> None:
     assert is_netscape("a/Cookies.TXT")
     assert not is_netscape("cookies.json")
+
+
+@pytest.mark.parametrize("is_netscape", [True, False])
+def test_a_cookie_that_scripts_must_not_see_is_kept_from_them_after_a_restart(is_netscape: bool) -> None:
+    cookie = Cookie("id", "7", "a.example", is_http_only=True, same_site="" if is_netscape else "lax")
+    jars = Jars()
+    jars.add(cookie)
+    if is_netscape:
+        assert list(from_netscape(to_netscape([cookie], NOW))) == [cookie]
+    else:
+        assert list(from_json(to_json(jars, NOW))) == [(None, cookie)]

@@ -155,6 +155,8 @@ LINES = [
     NotRun("redis-server ", "serves until it is stopped: tests/servers start some", tuple),
     NotRun("redis://127.0.0.1/", "needs a server: tests/servers/test_example_shared.py", understood),
     NotRun("trawl crawl examples/proxies.py", "needs proxies: tests/examples/test_asking.py", understood),
+    NotRun("trawl fetch http://127.0.0.1:8765/scroll --browser", "needs a Chromium: tests/servers", understood),
+    NotRun("trawl crawl examples/rendered.py", "needs a Chromium: tests/servers/test_browser.py", understood),
     NotRun("trawl crawl examples/signed.py", "asks an API of yours: tests/examples/test_asking.py", understood),
     NotRun("sqlite3 queue.sqlite", "asks beside the crawl of the line above it", tuple),
     NotRun("redis://store.internal/", "asks a server: tests/servers/test_printed_commands.py types it", understood),

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
 import trawl
 from trawl.observe.stats import SCRAPYS
 from trawl.scrapy_names.names import PLUGINS
-from trawl.testing import SimulatedWeb, simulate
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "howto" / "coming-from-scrapy.md").read_text("utf-8")
@@ -73,50 +69,6 @@ def test_each_statistic_that_has_another_name_is_in_its_table() -> None:
     for scrapys, ours in SCRAPYS.items():
         row = next(line for line in section.splitlines() if f"`{scrapys}" in line)
         assert f"`{ours}" in row
-
-
-class Driver:
-    """A browser of selenium's, as far as the guide's middleware asks."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.current_url = self.page_source = ""
-
-    def get(self, url: str) -> None:
-        self.asked.append(url)
-        self.current_url, self.page_source = f"{url}#shown", f"<h1>Shown {len(self.asked)}</h1>"
-
-    def quit(self) -> None:
-        self.asked.append("quit")
-
-
-def test_the_middleware_that_answers_from_a_browser_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    section = TEXT.partition("### Pages from a browser")[2]
-    names: dict[str, Any] = {}
-    exec(section.partition("```python\n")[2].partition("```")[0], names)
-    driver = Driver()
-    selenium = ModuleType("selenium")
-    selenium.webdriver = SimpleNamespace(Firefox=lambda: driver)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "selenium", selenium)
-
-    class Pages(trawl.Spider):
-        name = "pages"
-        start_urls = ("http://a.example/",)
-
-        def parse(self, response: trawl.Response) -> Any:
-            for path in ("/one", "/two"):
-                yield response.follow(path, self.parse_page, meta={"browser": True})
-            yield response.follow("/plain", self.parse_page)
-
-        def parse_page(self, response: trawl.Response) -> Any:
-            yield {"url": response.url, "heading": response.css("h1::text").get()}
-
-    web = SimulatedWeb()
-    web.add_page("http://a.example/", body="<p>start</p>")
-    web.add_page("http://a.example/plain", body="<h1>Plain</h1>")
-    sim = simulate(Pages, web, {"DOWNLOADER_MIDDLEWARES": {names["FromBrowser"]: 1000}})
-    assert sorted(item["heading"] for item in sim.items) == ["Plain", "Shown 1", "Shown 2"]
-    assert sorted(driver.asked) == ["http://a.example/one", "http://a.example/two", "quit"]
 
 
 def test_each_plug_in_that_is_named_has_a_row() -> None:

@@ -121,6 +121,7 @@ class Fleet:
                 load(Layer("test", settings)),
                 spider_args=self.arguments,
                 transport=self.transport or self.web.transport(),
+                open_page=self.web.open_page,
                 blocking=InlineBlocking(),
                 seed=number,
                 now_utc=START_UTC,

@@ -97,7 +97,7 @@ async def test_the_user_agent_and_the_default_headers_are_taken_out_apart() -> N
 
 @pytest.mark.parametrize("entry", ["retri", "scrapy.downloadermiddlewares.retry.Nothing", "nothing"])
 def test_a_name_that_there_is_not_is_refused(entry: str) -> None:
-    with pytest.raises(SettingsError, match="is not built in; use one of auth, cache, cookies"):
+    with pytest.raises(SettingsError, match="is not built in; use one of auth, browser, cache, cookies"):
         names({entry: None})
 
 

@@ -128,7 +128,7 @@ def test_none_for_a_part_of_scrapys_is_stronger_than_what_it_reads(
 @pytest.mark.parametrize(
     ("name", "value", "what"),
     [
-        ("DOWNLOAD_HANDLERS", {"https": "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}, "with a browser"),
+        ("DOWNLOAD_HANDLERS", {"https": "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}, "meta browser"),
         ("SCHEDULER", "scrapy_redis.scheduler.Scheduler", "JOB_DIR to redis://HOST/NAME"),
         ("HTTPCACHE_STORAGE", "scrapy_splash.SplashAwareFSCacheStorage", "Splash's HTTP API"),
         ("SPIDER_CONTRACTS", ["scrapy_splash.x"], "Splash's HTTP API"),

@@ -106,7 +106,7 @@ def test_declared_settings_of_scrapy_are_told_if_they_change_the_records(caplog:
     assert told == ["ADDONS", "DOWNLOAD_HANDLERS", "LOG_FORMATTER"]
     assert settings["ADDONS"] == {"shop.parts.Addon": 300}
     plugin = {"DOWNLOAD_HANDLERS": {"http": "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}}
-    with pytest.raises(SettingsError, match="does not run here: write a middleware"):
+    with pytest.raises(SettingsError, match="does not run here: render pages"):
         load(Layer("pyproject.toml", {"SCRAPY_COMPAT": True}, own=plugin))
 
 

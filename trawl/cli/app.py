@@ -473,8 +473,10 @@ def explain(
     typer.echo(summary_help())
 
 
-@app.command(epilog=examples("trawl version"))
-def version() -> None:
+@app.command(epilog=examples("trawl version", "trawl version --browser"))
+def version(
+    browser: Annotated[bool, typer.Option("--browser", help="Show the Chromium that renders pages.")] = False,
+) -> None:
     """Show the versions of trawl, Python and Trio, and the number of compiled modules if there are any."""
     import platform
     from importlib.machinery import EXTENSION_SUFFIXES
@@ -487,6 +489,10 @@ def version() -> None:
         f"trawl {__version__} (Python {platform.python_version()}, Trio {trio.__version__}, {platform.system()}"
         f"{f', {compiled} modules compiled' if compiled else ''})"
     )
+    if browser:
+        from trawl.cli.fetch import browser_path
+
+        typer.echo(browser_path())
 
 
 @app.command(
@@ -604,6 +610,7 @@ def receipt(
     epilog=examples(
         "trawl fetch http://127.0.0.1:8765/ > page.html",
         "trawl fetch http://127.0.0.1:8765/ --headers",
+        "trawl fetch http://127.0.0.1:8765/scroll --browser --requests",
         "trawl fetch https://shop.example/ --spider shop.py -s ROBOTSTXT_OBEY=false",
     ),
 )
@@ -614,6 +621,13 @@ def fetch(
         bool, typer.Option("--headers", help="Print headers, redirects and delays instead of the body.")
     ] = False,
     no_redirect: Annotated[bool, typer.Option("--no-redirect", help="Do not follow redirects.")] = False,
+    browser: Annotated[bool, typer.Option("--browser", help="Render the page in Chromium.")] = False,
+    requests: Annotated[
+        bool, typer.Option("--requests", help="With --browser: print the requests of the page instead of the body.")
+    ] = False,
+    screenshot: Annotated[
+        str | None, typer.Option(metavar="FILE", help="With --browser: write a picture of the page (PNG).")
+    ] = None,
     spider: SpiderOption = None,
     argument: ArgumentOption = [],
     setting: SettingOption = [],
@@ -621,13 +635,20 @@ def fetch(
     log_level: LevelOption = None,
 ) -> None:
     """Fetch a URL as a crawl would, with robots.txt and throttling, and print the body."""
-    from trawl.cli.fetch import fetch_command
+    from trawl.cli.fetch import FetchView, fetch_command
     from trawl.cli.view import stderr_console
 
+    if (requests or screenshot is not None) and not browser:
+        raise typer.BadParameter("use it with --browser", param_hint="--requests" if requests else "--screenshot")
     options = _options(spider, argument, setting, log_level, waits=wait)
-    crawl = _crawl_with(context)
-    status = fetch_command(url, options, crawl, stderr_console(), has_headers=headers, follows=not no_redirect)
-    raise typer.Exit(status)
+    view = FetchView(
+        has_headers=headers,
+        follows=not no_redirect,
+        is_rendered=browser,
+        has_requests=requests,
+        screenshot=screenshot,
+    )
+    raise typer.Exit(fetch_command(url, options, _crawl_with(context), stderr_console(), view))
 
 
 @app.command(
@@ -686,6 +707,7 @@ def shell(
     spider: SpiderOption = None,
     argument: ArgumentOption = [],
     setting: SettingOption = [],
+    browser: Annotated[bool, typer.Option("--browser", help="Render the first page in Chromium.")] = False,
     wait: WaitOption = False,
     log_level: LevelOption = None,
 ) -> None:
@@ -694,7 +716,8 @@ def shell(
     from trawl.cli.view import stderr_console
 
     options = _options(spider, argument, setting, log_level, waits=wait)
-    raise typer.Exit(shell_command(url, options, _crawl_with(context), stderr_console(), code=code))
+    crawl = _crawl_with(context)
+    raise typer.Exit(shell_command(url, options, crawl, stderr_console(), code=code, is_rendered=browser))
 
 
 @app.command(epilog=examples("trawl demo", "trawl demo --port 0 --verbose"))

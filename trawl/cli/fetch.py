@@ -12,11 +12,14 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
+import attrs
 import trio
 from rich.console import Console
 
+from trawl.browser import BrowserSettings, PageDetails, check_browser
 from trawl.cli import FAILED, OK
 from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
 from trawl.cli.load import check_arguments, load_spider, look_beside, spider_arguments
@@ -30,7 +33,18 @@ from trawl.spiders import Spider
 from trawl.spiders.crawler import IDLE
 from trawl.throttling import ScopeReport, limit_words
 
-__all__ = ["DefaultSpider", "exchange_lines", "fetch_command", "fetch_response", "run_single", "set_start", "set_work"]
+__all__ = [
+    "DefaultSpider",
+    "FetchView",
+    "browser_path",
+    "exchange_lines",
+    "fetch_command",
+    "fetch_response",
+    "request_lines",
+    "run_single",
+    "set_start",
+    "set_work",
+]
 
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 """Status codes after which a retry may succeed."""
@@ -141,29 +155,91 @@ def set_start(entry: CrawlEntry, start: Callable[[Any], AsyncGenerator[Any, None
     entry.spider = cast("type[Spider]", made)
 
 
+@attrs.frozen(kw_only=True)
+class FetchView:
+    """What ``trawl fetch`` shows.
+
+    Attributes:
+        has_headers: True to print headers, redirects and delays instead of the body.
+        follows: True to follow redirects.
+        is_rendered: True to render the page in a browser.
+        has_requests: True to print the requests of the rendered page instead of the body.
+        screenshot: File for a picture of the rendered page; None for none.
+    """
+
+    has_headers: bool = False
+    follows: bool = True
+    is_rendered: bool = False
+    has_requests: bool = False
+    screenshot: str | None = None
+
+    def meta(self) -> dict[str, Any]:
+        """Return the meta of the request."""
+        meta: dict[str, Any] = {"allow_offsite": True}
+        if not self.follows:
+            meta["dont_redirect"] = True
+        if self.is_rendered:
+            meta["browser"] = {"screenshot": True} if self.screenshot is not None else True
+        return meta
+
+
+def browser_path() -> str:
+    """Return the path of the Chromium that renders pages, or how to get one."""
+    try:
+        return check_browser(load(*ambient()).of(BrowserSettings))
+    except UsageError as error:
+        return str(error)
+
+
+def request_lines(response: Response) -> Iterator[str]:
+    """Yield a line for each request of a rendered page: its status or refusal, its kind, method and URL."""
+    details: PageDetails | None = response.page
+    for each in () if details is None else details.requests:
+        end = each.status if each.status is not None else "-"
+        shared = " (shared)" if each.is_shared else f" ({each.refused})" if each.refused else ""
+        yield f"{end:>3} {each.kind:<10} {each.method} {each.url}{shared}"
+    if details is not None and details.blocked:
+        yield f"  - {details.blocked} blocked (BROWSER_BLOCK)"
+
+
+def _write_screenshot(response: Response, file: str) -> None:
+    details: PageDetails | None = response.page
+    if details is None or details.screenshot is None:
+        raise TrawlError(f"{response.url} is not a page that was rendered, so there is no picture of it")
+    try:
+        Path(file).write_bytes(details.screenshot)
+    except OSError as error:
+        raise UsageError(f"--screenshot: {file!r} can't be written: {error.strerror}") from error
+
+
 def fetch_command(
-    url: str, options: CrawlOptions, crawl_with: CrawlWith, console: Console, *, has_headers: bool, follows: bool
+    url: str, options: CrawlOptions, crawl_with: CrawlWith, console: Console, view: FetchView | None = None
 ) -> int:
-    """Fetch a URL and print the body, or instead the headers, redirects and delays.
+    """Fetch a URL and print the body, or instead the headers, redirects and delays, or the requests of the page.
 
     Returns:
         The exit status: FAILED if there is no response, or its status code is 400 or above.
     """
+    view = view or FetchView()
 
     def act(entry: CrawlEntry) -> int:
         try:
-            request = Request(url, meta={"allow_offsite": True, **({} if follows else {"dont_redirect": True})})
+            request = Request(url, meta=view.meta())
         except ValueError as error:
             raise UsageError(str(error)) from error
+        if view.is_rendered:
+            check_browser(entry.settings.of(BrowserSettings))
         response, reports = _fetched(entry, request, crawl_with)
-        if has_headers:
-            for line in exchange_lines(response, reports):
+        if view.screenshot is not None:
+            _write_screenshot(response, view.screenshot)
+        if view.has_headers or view.has_requests:
+            for line in exchange_lines(response, reports) if view.has_headers else request_lines(response):
                 print(printable(line))
         else:
             _print_body(response)
         if response.status < 400:
             return OK
-        if not has_headers:
+        if not view.has_headers:
             may_pass = response.status in _PASSING and not options.waits
             advice = " (--wait retries until it is served)" if may_pass else ""
             console.print(f"trawl: {printable(response.url)} answered {response.status}{advice}", soft_wrap=True)

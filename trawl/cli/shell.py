@@ -30,6 +30,7 @@ import trio
 from rich.console import Console
 
 import trawl
+from trawl.browser import BrowserSettings, check_browser
 from trawl.cli import OK
 from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
 from trawl.cli.fetch import fetch_response, run_single, set_work
@@ -276,18 +277,27 @@ def ipython_shell(kind: Any, session: Session) -> Any:
 
 
 def shell_command(
-    url: str | None, options: CrawlOptions, crawl_with: CrawlWith, console: Console, *, code: str | None
+    url: str | None,
+    options: CrawlOptions,
+    crawl_with: CrawlWith,
+    console: Console,
+    *,
+    code: str | None,
+    is_rendered: bool = False,
 ) -> int:
     """Open a shell on a running crawl, with the page at ``url`` if there is one. Returns the exit status.
 
-    If ``code`` is given, it is run and its value is printed. Otherwise, the shell reads lines.
+    If ``code`` is given, it is run and its value is printed. Otherwise, the shell reads lines. With ``is_rendered``, a
+    browser renders the page.
     """
 
     def act(entry: CrawlEntry) -> int:
+        if is_rendered:
+            check_browser(entry.settings.of(BrowserSettings))
         with CrawlThread(entry, crawl_with) as thread:
             session = Session(thread)
             if url is not None:
-                session.fetch(url)
+                session.fetch(url, **({"meta": {"browser": True}} if is_rendered else {}))
             converse(session, code)
         return OK
 

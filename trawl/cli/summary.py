@@ -159,6 +159,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "each request": "average time of a request: queued behind other requests, throttled by its scopes, connecting, "
         "fetching, parsing in the callback",
         "statuses": "responses by status code, including robots.txt",
+        "rendered": "pages that a browser has rendered, and their requests",
         "errors": "errors by the component that failed",
         "kinds of error": "failed downloads and callbacks by error class",
         "unhandled": "responses that reached no callback, and requests dropped by IgnoreRequest",

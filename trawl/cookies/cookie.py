@@ -119,6 +119,8 @@ class Cookie:
         is_host_only: True if subdomains of ``domain`` do not receive the cookie.
         is_secure: True if the cookie is sent only over https.
         expires_utc: Time of expiry; None for the end of the crawl.
+        is_http_only: True if scripts of a rendered page must not see the cookie.
+        same_site: ``strict``, ``lax`` or ``none``, for rendered pages; "" if the server set none of them.
     """
 
     name: str
@@ -128,6 +130,8 @@ class Cookie:
     is_host_only: bool = True
     is_secure: bool = False
     expires_utc: datetime | None = None
+    is_http_only: bool = False
+    same_site: str = ""
 
     @property
     def pair(self) -> str:
@@ -203,6 +207,8 @@ def parse_set_cookie(
         is_host_only=not domain,
         is_secure=is_secure,
         expires_utc=_expiry(attributes, now_utc),
+        is_http_only="httponly" in attributes,
+        same_site=_same_site(attributes),
     )
     return cookie if not is_browsers or _meets_prefix(cookie, attributes) else None
 
@@ -251,6 +257,12 @@ def _expiry(attributes: dict[str, str], now_utc: datetime) -> datetime | None:
     return None if moment is None else min(moment, latest)
 
 
+def _same_site(attributes: dict[str, str]) -> str:
+    """Return the value of ``SameSite`` in lower case; "" for an unknown or missing value (6265bis, 5.6.7)."""
+    value = attributes.get("samesite", "").lower()
+    return value if value in {"strict", "lax", "none"} else ""
+
+
 def _meets_prefix(cookie: Cookie, attributes: dict[str, str]) -> bool:
     """Return False if a ``__Host-`` or ``__Secure-`` cookie breaks its rules (6265bis, 4.1.3 and 5.7, 20 to 22).
 
@@ -273,7 +285,7 @@ def is_netscape(path: str) -> bool:
     return path.lower().endswith(".txt")
 
 
-class _JsonCookie(msgspec.Struct):
+class _JsonCookie(msgspec.Struct, omit_defaults=True):
     name: str
     value: str
     domain: str
@@ -281,6 +293,8 @@ class _JsonCookie(msgspec.Struct):
     host_only: bool
     secure: bool
     expires: float | None
+    http_only: bool = False
+    same_site: str = ""
 
 
 class _JsonJar(msgspec.Struct):
@@ -321,13 +335,13 @@ def from_json(text: bytes) -> Iterator[tuple[Hashable, Cookie]]:
         for each in jar.cookies:
             expires_utc = None if each.expires is None else _moment(int(each.expires))
             place = each.domain, each.path, each.host_only, each.secure
-            yield jar.name, Cookie(each.name, each.value, *place, expires_utc)
+            yield jar.name, Cookie(each.name, each.value, *place, expires_utc, each.http_only, each.same_site)
 
 
 def _json_cookie(cookie: Cookie) -> _JsonCookie:
     expires = None if cookie.expires_utc is None else cookie.expires_utc.timestamp()
     place = cookie.domain, cookie.path, cookie.is_host_only, cookie.is_secure
-    return _JsonCookie(cookie.name, cookie.value, *place, expires)
+    return _JsonCookie(cookie.name, cookie.value, *place, expires, cookie.is_http_only, cookie.same_site)
 
 
 def to_netscape(cookies: Iterable[Cookie], now_utc: datetime) -> bytes:
@@ -339,7 +353,7 @@ def to_netscape(cookies: Iterable[Cookie], now_utc: datetime) -> bytes:
         expires = 0 if cookie.expires_utc is None else int(cookie.expires_utc.timestamp())
         domain = cookie.domain if cookie.is_host_only else f".{cookie.domain}"
         flags = _flag(not cookie.is_host_only), cookie.path, _flag(cookie.is_secure), str(expires)
-        fields = (domain, *flags, cookie.name, cookie.value)
+        fields = (f"{_HTTP_ONLY}{domain}" if cookie.is_http_only else domain, *flags, cookie.name, cookie.value)
         if not any(character in field for field in fields for character in "\t\r\n"):
             lines.append("\t".join(fields))
     return b"".join(field_bytes(line) + b"\n" for line in lines)
@@ -354,8 +368,8 @@ def from_netscape(text: bytes) -> Iterator[Cookie]:
     # Decode each line as Latin-1, because each character of a cookie stands for one byte of its header.
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.decode("latin-1")
-        if line.startswith(_HTTP_ONLY):
-            line = line[len(_HTTP_ONLY) :]
+        is_http_only = line.startswith(_HTTP_ONLY)
+        line = line.removeprefix(_HTTP_ONLY)
         if not line.strip() or line.startswith("#"):
             continue
         fields = line.split("\t")
@@ -372,6 +386,7 @@ def from_netscape(text: bytes) -> Iterator[Cookie]:
             is_host_only=below.upper() != "TRUE",
             is_secure=secure.upper() == "TRUE",
             expires_utc=_moment(int(expires)) if int(expires) > 0 else None,
+            is_http_only=is_http_only,
         )
 
 

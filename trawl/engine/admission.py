@@ -43,6 +43,7 @@ from trawl.errors import DownloadError, IgnoreRequest, UsageError
 from trawl.events import RequestDropped, RequestScheduled
 from trawl.frontier import MemoryFrontier, Record, ScopeAmounts
 from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
+from trawl.http.notes import notes_of
 from trawl.http.request import FINGERPRINT_BYTES
 from trawl.middleware.proxies import forget_chosen
 from trawl.scheduler import AdmissionRules, Attempt, Scheduler
@@ -317,7 +318,7 @@ class Admission:
         diverted = replaces.task.diverted if replaces is not None and is_same else None
         needs = diverted or await self._requirements_of(request, None if replaces is None else replaces.scopes)
         self.check_ours(request, needs.scopes)
-        return Attempt(
+        attempt = Attempt(
             request,
             needs.scopes,
             origin=needs.origin,
@@ -328,6 +329,8 @@ class Admission:
             passes_gate=passes_gate,
             waiter=waiter,
         )
+        attempt.is_sub_request = notes_of(request).is_sub_request
+        return attempt
 
     def check_ours(self, request: Request, scopes: ScopeAmounts) -> None:
         """Check that this process may send a direct fetch, which can't be passed to another process.
@@ -339,8 +342,13 @@ class Admission:
             raise IgnoreRequest(
                 f"{request!r}: another process of this job sends to its host, and only that one knows when it may:"
                 " yield the request from a callback, so that it goes there, or declare the host's scope as"
-                f' {{"shared": True}} in THROTTLING_SCOPES'
+                f' {{"shared": True}} in THROTTLING_SCOPES (or name it in BROWSER_THIRD_PARTY, for requests of pages)'
             )
+
+    def count_sub_request(self, attempt: Attempt, change: int) -> None:
+        """Count a request of a rendered page as pending (1) or ended (-1)."""
+        now = trio.current_time()
+        self._limits.count_sub_requests(change, [self._throttle.scope(id, now) for id, _ in attempt.scopes])
 
     async def ask_robots(self, origin: str, pause: float) -> None:
         """Queue the request for an origin's robots.txt, after a pause of ``pause`` seconds.
@@ -370,7 +378,8 @@ class Admission:
         if attempt.waiter is not None and (parent := attempt.waiter.parent) is not None:
             parent.has_fetched = True
             self._scheduler.fetches(parent, trio.current_time())
-            self._limits.decide_early(parent, attempt)
+            if not attempt.is_sub_request:
+                self._limits.decide_early(parent, attempt)
         if not attempt.passes_gate:
             self._gates.ensure(attempt.origin, attempt.request)
         self._scheduler.push(attempt, trio.current_time(), not_before)

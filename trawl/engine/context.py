@@ -68,6 +68,7 @@ class CrawlContext:
         follows_loops: True if a redirect to an earlier URL of its chain is followed, because that page may have set a
             cookie.
         blocking: Runs blocking work.
+        shares_host: Returns True for hosts that rendered pages of several processes need; None if there are none.
         common: Scopes shared by the crawls of this event loop; None: this crawl shares none.
         events: Receives the events of the crawl.
         state: Number of open requests, and whether the crawl is ending.
@@ -99,6 +100,7 @@ class CrawlContext:
     open_job: NoJob = attrs.field(factory=NoJob)
     mark: Callable[[Request], bytes | None] = fingerprint
     follows_loops: bool = True
+    shares_host: Callable[[str], bool] | None = None
     common: CommonScopes | None = None
     events: Events = attrs.field(factory=Events)
     state: State = attrs.field(init=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import datetime
 from heapq import nlargest
 from itertools import islice
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, overload
 import trio
 
 from trawl.blocking import Blocking
+from trawl.browser import BrowserPage
 from trawl.engine.callbacks import BATCH
 from trawl.engine.context import CrawlContext
 from trawl.engine.direct import DirectFetcher
@@ -365,6 +366,40 @@ class Crawl:
             IgnoreRequest: If robots.txt or a middleware refused the request, or the crawl is ending.
         """
         return await self._direct.fetch(request)
+
+    async def render(self, response: Response, **options: Any) -> Response:
+        """Render a response in a browser, and return the rendered page. Nothing is sent again. A checkpoint.
+
+        The received document is opened, and only its scripts, styles and data are fetched, like with meta ``browser``.
+        So a callback may look at a page first, and render it only if it has to.
+
+        Args:
+            response: A response of this crawl that contains HTML.
+            options: The keys of ``trawl.Page``.
+
+        Raises:
+            ValueError: If the response is not HTML, or an option is unknown or wrong.
+            RenderError: If the page could not be rendered or was not ready in time.
+            UsageError: If no browser can be started.
+        """
+        return await self._context.middleware_stack.rendering.render(response, options)
+
+    def open_page(self, response: Response, *, session: str | None = None) -> AbstractAsyncContextManager[BrowserPage]:
+        """Open a response in a browser and keep the page open for a block: ``async with crawl.open_page(response)``.
+
+        The page has no timeout of its own, and takes one of the ``BROWSER_PAGES``. Leaving the block closes it, and
+        stores its cookies. Cancelling closes it at once.
+
+        Args:
+            response: A response of this crawl that contains HTML.
+            session: Name of the session whose cookies and storage the page uses; None for the session of the request.
+
+        Raises:
+            ValueError: If the response is not HTML.
+            RenderError: If the browser or the page ends.
+            UsageError: If no browser can be started.
+        """
+        return self._context.middleware_stack.rendering.open_page(response, session)
 
     async def add(self, requests: Request | Iterable[Request]) -> None:
         """Add requests to the crawl from outside, as ``start()`` does. A checkpoint.

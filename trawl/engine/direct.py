@@ -23,6 +23,7 @@ from trawl.engine.leases import forget_the_last
 from trawl.engine.state import current_attempt, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
+from trawl.http.notes import notes_of
 from trawl.scheduler import Attempt, Scheduler
 
 __all__ = ["DirectFetcher"]
@@ -102,7 +103,7 @@ class DirectFetcher:
         waiter = FetchWaiter(current_attempt.get())
         if waiter.parent is not None:
             request.depth = waiter.parent.request.depth
-            if request is not waiter.parent.request:
+            if request is not waiter.parent.request and not notes_of(request).is_sub_request:
                 forget_the_last([request], waiter.parent.request)
         elif not in_pipelines.get():
             self._admission.note_start(request)
@@ -112,6 +113,8 @@ class DirectFetcher:
         waiter.attempt = attempt = await self._admission.direct_attempt(request, waiter, passes_gate=passes_gate)
         async with self._let_in(waiter.parent):
             self._state.waiters[waiter] = None
+            if attempt.is_sub_request:
+                self._admission.count_sub_request(attempt, 1)
             try:
                 # The host may have moved to another process while this fetch waited.
                 self._admission.check_ours(request, attempt.scopes)
@@ -122,6 +125,8 @@ class DirectFetcher:
                 outcome = await waiter.wait()
             finally:
                 del self._state.waiters[waiter]
+                if attempt.is_sub_request:
+                    self._admission.count_sub_request(attempt, -1)
                 # Cancelled: no task waits for the fetch any more.
                 if waiter.outcome is None:
                     self._withdraw(waiter)

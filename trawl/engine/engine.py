@@ -216,7 +216,7 @@ class Engine:
         from trawl.scheduler.shared_job import SharedJobScheduler  # noqa: PLC0415
 
         throttle, state = self.throttle, self.context.state
-        throttle.share_by(line)
+        throttle.share_by(line, self.context.shares_host)
         scheduler = SharedJobScheduler(throttle.scope, line=line, places=places, depth_first=depth_first, vet=self._vet)
 
         def came(token: Token) -> None:

@@ -41,7 +41,7 @@ from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
 from trawl.http.notes import note, notes_of
 from trawl.observe import times_words
 from trawl.scheduler import Attempt, Scheduler
-from trawl.throttling import Scope, Throttle
+from trawl.throttling import BROWSER, Scope, Throttle
 from trawl.throttling.reasons import add_parsing, add_response, add_times, add_wasted_send
 from trawl.throttling.scope import MAX_LEAD
 
@@ -75,13 +75,24 @@ class ScopeLimiters:
             limiter.acquire_on_behalf_of_nowait(attempt)
 
     def give_back(self, attempt: Attempt) -> None:
-        """Release the places of ``attempt``."""
+        """Release the places of ``attempt``, except its place in the scope ``browser``."""
         assert attempt.lane is not None
         for scope in attempt.lane.scopes:
-            limiter = self._limiters[scope.id]
-            limiter.release_on_behalf_of(attempt)
-            if len(self._limiters) > MAX_KEPT and not limiter.borrowed_tokens:
-                del self._limiters[scope.id]
+            if scope.id != BROWSER:
+                self._release(attempt, scope)
+
+    def give_back_rest(self, attempt: Attempt) -> None:
+        """Release the place of ``attempt`` in the scope ``browser``."""
+        assert attempt.lane is not None
+        for scope in attempt.lane.scopes:
+            if scope.id == BROWSER:
+                self._release(attempt, scope)
+
+    def _release(self, attempt: Attempt, scope: Scope) -> None:
+        limiter = self._limiters[scope.id]
+        limiter.release_on_behalf_of(attempt)
+        if len(self._limiters) > MAX_KEPT and not limiter.borrowed_tokens:
+            del self._limiters[scope.id]
 
     def resize(self, scope: Scope) -> None:
         """Apply a scope's changed concurrency. Requests in flight stay."""
@@ -330,6 +341,16 @@ class Fetcher:
         else:
             self._look_later(now)
 
+    def give_back_rest(self, attempt: Attempt) -> None:
+        """Release the place in the scope ``browser``, because the page is closed. Safe to call twice."""
+        if not attempt.keeps_page:
+            return
+        now = trio.current_time()
+        if not attempt.task.is_responded:
+            self._limiters.give_back_rest(attempt)
+        self._scheduler.give_back_rest(attempt, now)
+        self._look_later(now)
+
     def _sent(self, attempt: Attempt, now: float) -> bool | float:
         """Record the send of a request, or return when it may be sent (:data:`~trawl.transport.base.OnSent`)."""
         if (
@@ -413,8 +434,11 @@ class Fetcher:
         response, size = outcome.response, 0
         if response is not None:
             response.times = attempt.task.times
-            self._stats.inc("response_count")
-            self._stats.inc_status(response.status)
+            if attempt.is_sub_request:
+                self._stats.inc("browser/response_count")
+            else:
+                self._stats.inc("response_count")
+                self._stats.inc_status(response.status)
             is_plain = outcome.request.sink is None
             size = len(response.body) if is_plain else body_bytes(response)
             self._stats.inc("response_bytes", size)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import trio
@@ -164,6 +164,7 @@ class CrawlLimits:
         "_places",
         "_scheduler",
         "_state",
+        "_sub_requests",
         "_undecided",
         "began_at",
         "items",
@@ -185,6 +186,7 @@ class CrawlLimits:
         self._pages: float = settings.closespider_pagecount or math.inf
         self._errors: float = settings.closespider_errorcount or math.inf
         self._counted = self._failed = 0
+        self._sub_requests = 0  # of rendered pages, pending or in flight
         self._undecided = 0  # counted whole responses that may yet turn out not to be pages
         self._others = Counts()
         self.began_at: float = math.inf if session is None else session.began_at
@@ -202,7 +204,7 @@ class CrawlLimits:
 
     def answered(self, attempt: Attempt) -> None:
         """Count a whole response as a page until its outcome is known. Call it before its place is released."""
-        if not attempt.task.is_counted and not attempt.passes_gate:
+        if not attempt.task.is_counted and not attempt.passes_gate and not attempt.is_sub_request:
             attempt.task.is_counted = True
             self._undecided += 1
             self._take_pages(1)
@@ -231,6 +233,7 @@ class CrawlLimits:
             and outcome.response is not None
             and not isinstance(outcome.then, Replace)
             and not attempt.passes_gate
+            and not attempt.is_sub_request
         )
         if is_page:
             self.answered(attempt)
@@ -245,12 +248,20 @@ class CrawlLimits:
             self._take_pages(-1)
             self._state.wakeup.set()
 
+    def count_sub_requests(self, change: int, scopes: Iterable[Scope]) -> None:
+        """Count the requests of rendered pages, for which places are left when no page remains."""
+        self._sub_requests += change
+        self._limit_places()
+        for scope in scopes:
+            if scope.pages is not None:
+                scope.pages.sub_requests += change
+
     def _decide_awaiting(self, attempt: Attempt) -> None:
         """Decide responses whose middleware waits for a fetch that needs a page, after ``attempt`` took one."""
         has_budget = attempt.lane is not None and any(scope.pages is not None for scope in attempt.lane.scopes)
         if has_budget or self._pages - self._others.in_flight <= 0:
             for waiter in list(self._state.waiters):
-                if waiter.parent is not None and waiter.attempt is not None:
+                if waiter.parent is not None and waiter.attempt is not None and not waiter.attempt.is_sub_request:
                     self.decide_early(waiter.parent, waiter.attempt)
 
     def decide_early(self, attempt: Attempt, fetch: Attempt) -> None:
@@ -295,7 +306,7 @@ class CrawlLimits:
 
     def _limit_places(self) -> None:
         self._scheduler.pages_left = left = max(0.0, self._pages - self._others.in_flight)
-        self._scheduler.places = min(self._places, left)
+        self._scheduler.places = min(self._places, left + self._sub_requests)
 
     def _end_if_reached(self) -> None:
         if self._pages + self._undecided <= 0:

@@ -139,6 +139,8 @@ async def try_crawl(context: CrawlContext) -> CrawlResult:
 def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
     """Start the hooks of a crawl, and return the tasks that watch it."""
     own = own_watchers(context.engine.watchers, engine.crawl)
+    if (browsers := context.middleware_stack.browsers) is not None:
+        own.append(contained_watcher(browsers.run))
     engine.hooks.begin(context.events)
     is_simulated = isinstance(context.blocking, InlineBlocking)  # nobody could reach its socket in virtual time
     directory = None if is_simulated else context.open_job.directory

@@ -37,6 +37,7 @@ from trawl.frontier.parts import (
 )
 from trawl.http import origin_of
 from trawl.scheduler import pending_pages
+from trawl.throttling import BROWSER
 
 if TYPE_CHECKING:
     from trawl.engine.admission import Admission
@@ -160,7 +161,7 @@ class SharedJobFollower(Alone):
 
         Any process may send in shared scopes, so a host whose own scope is shared belongs to no single process.
         """
-        own = [id for id, _ in scopes if not self._throttle.is_shared(id)]
+        own = [id for id, _ in scopes if id != BROWSER and not self._throttle.is_shared(id)]
         if not own and scopes:
             return False
         return not all(map(self._session.owns, {part_of(origin_of(request.url)), *[part_of(f"//{id}") for id in own]}))

@@ -208,6 +208,7 @@ class StatusKeeper:
                 callbacks=crawl.callbacks,
                 scopes=self._throttle.scope_count,
             ),
+            browser=self._context.middleware_stack.rendering.status(stats),
         )
 
     def _rate(self, field: int) -> Rate:

@@ -43,6 +43,7 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
         bypasses_cache: Whether only the server may respond, because a cached response was refused or can't be read.
         vouched: The private addresses that start requests had allowed when this request was found: ``all``, ``host``
             for the addresses of its host, or "" for none. A run that does not read ``start()`` uses this value instead.
+        is_sub_request: Whether a rendered page has made the request, so that it does not count as a page.
     """
 
     refused_at: float | None = None
@@ -58,6 +59,7 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
     needs_new_connection: bool = False
     bypasses_cache: bool = False
     vouched: str = ""
+    is_sub_request: bool = False
 
     def for_target(self) -> RequestNotes:
         """Return the notes of a redirect's target, without the refusals of the redirected request."""

@@ -211,6 +211,7 @@ class Response:
     )
     _parsed_as: SelectorType | None = None  # None: decided by the content
     _is_scrapys: bool = False
+    page: Any = None  # of a rendered page: its details
     if not TYPE_CHECKING:
         certificate = Unsupported(
             "certificates are verified (DOWNLOAD_VERIFY_CERTIFICATES); Python's ssl.get_server_certificate() reads one"

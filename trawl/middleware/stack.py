@@ -15,11 +15,12 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
 from trawl.blocking import Blocking
+from trawl.browser import Browsers, BrowserSettings, OpenPage, PageCrawl, Rendering
 from trawl.cache import CacheSettings, open_cache
 from trawl.cookies import Jars, NowUtc
 from trawl.errors import SettingsError
@@ -100,6 +101,7 @@ class MiddlewareContext:
         spider: The spider, whose ``http_user`` and similar attributes are read; None without a spider.
         stats: The statistics; None without statistics.
         crawl: The argument of ``from_crawler`` of user classes.
+        rendering: Renders pages with meta ``browser``; None if no page can be rendered.
         innermost: The cache's middleware, next to the transport; None without a cache.
         removed: Names of disabled built-in middleware.
         adapt: Converts objects with Scrapy's methods to middleware; None to reject such objects.
@@ -114,6 +116,7 @@ class MiddlewareContext:
     spider: Any = None
     stats: Stats | None = None
     crawl: MiddlewareCrawl | None = None
+    rendering: Rendering | None = None
     innermost: Middleware | None = None
     removed: frozenset[str] = frozenset()
     adapt: Adapt | None = None
@@ -216,10 +219,18 @@ def _proxies(context: MiddlewareContext) -> Middleware | None:
     return proxies(pool, environment, page_tries=tries, stats=context.stats, open_at=context.open_at)
 
 
+def _browser(context: MiddlewareContext) -> Middleware | None:
+    if context.rendering is None or context.crawl is None:
+        return None
+    return context.rendering.middleware(cast("PageCrawl", context.crawl), context.handled_statuses)
+
+
 BUILT_IN: tuple[BuiltInMiddleware, ...] = (
     BuiltInMiddleware("default_headers", 400, _headers, "defaultheaders.DefaultHeadersMiddleware"),
     BuiltInMiddleware("user_agent", 500, _user_agent, "useragent.UserAgentMiddleware"),
     BuiltInMiddleware("retry", 550, _retry, "retry.RetryMiddleware"),
+    # Inside of retries, so that a page that could not be rendered is sent again.
+    BuiltInMiddleware("browser", 570, _browser),
     BuiltInMiddleware("meta_refresh", 580, _meta_refresh, "redirect.MetaRefreshMiddleware"),
     # Outside of the cookies, so that the cookies in a redirect's response are stored before the target is requested.
     BuiltInMiddleware("redirect", 600, _redirect, "redirect.RedirectMiddleware"),
@@ -288,6 +299,8 @@ class MiddlewareStack:
         sessions: The named sessions.
         cache: The cache; None if it is disabled.
         prepare: Function that is called with each admitted request and the response from which the request was created.
+        rendering: Renders pages with meta ``browser``.
+        browsers: The browsers of the crawl; None if pages are rendered otherwise, as in a simulation.
         adapt: Converts objects with Scrapy's methods to middleware; None to reject such objects.
     """
 
@@ -297,6 +310,8 @@ class MiddlewareStack:
     sessions: Sessions
     cache: Cache | None
     prepare: Prepare
+    rendering: Rendering
+    browsers: Browsers | None = None
     adapt: Adapt | None = None
 
     def middleware(self, crawl: MiddlewareCrawl, open_at: OpenAt) -> list[MiddlewareEntry]:
@@ -319,6 +334,7 @@ class MiddlewareStack:
             spider=self.spider,
             stats=crawl.stats,
             crawl=crawl,
+            rendering=self.rendering,
             innermost=None if self.cache is None else self.cache.middleware,
             adapt=self.adapt,
             open_at=open_at,
@@ -348,6 +364,8 @@ async def open_middleware_stack(
     now_utc: Callable[[], datetime],
     adapt: Adapt | None = None,
     max_body_bytes: int = 0,
+    browser: BrowserSettings | None = None,
+    open_page: OpenPage | None = None,
 ) -> AsyncGenerator[MiddlewareStack, None]:
     """Open the middleware of one crawl. On exit, write the cookies and close the cache.
 
@@ -359,14 +377,24 @@ async def open_middleware_stack(
         blocking: Reads and writes files.
         now_utc: Returns the wall time.
         adapt: Converts objects with Scrapy's methods to middleware; None to reject such objects.
-        max_body_bytes: Maximum size of a body from the cache; 0 for no limit.
+        max_body_bytes: Maximum size of a body from the cache or the browser; 0 for no limit.
+        browser: The settings of rendered pages; None for the defaults.
+        open_page: Opens pages; None to open them in Chromium.
 
     Raises:
         UsageError: If the file of cookies or of the cache can't be used, or a setting names a missing object.
     """
     jars = Jars(is_enabled=settings.cookies_enabled, is_like_scrapy=settings.cookies_like_scrapy)
     sessions = Sessions(jars)
-    prepare = _prepare(settings, sessions)
+    rendered = browser or BrowserSettings()
+    browsers = Browsers(rendered, blocking) if open_page is None else None
+    if browsers is not None:
+        rendering = Rendering(
+            rendered, jars, spider, browsers.open_page, browsers.memory_bytes, max_body_bytes=max_body_bytes
+        )
+    else:
+        rendering = Rendering(rendered, jars, spider, cast("OpenPage", open_page), max_body_bytes=max_body_bytes)
+    prepare = _prepare(settings, sessions, rendering)
     async with (
         open_cookie_file(settings.cookies_file, jars, blocking=blocking, now_utc=now_utc),
         open_cache(
@@ -381,17 +409,26 @@ async def open_middleware_stack(
         ) as opened,
     ):
         yield MiddlewareStack(
-            settings=settings, spider=spider, jars=jars, sessions=sessions, cache=opened, prepare=prepare, adapt=adapt
+            settings=settings,
+            spider=spider,
+            jars=jars,
+            sessions=sessions,
+            cache=opened,
+            prepare=prepare,
+            rendering=rendering,
+            browsers=browsers,
+            adapt=adapt,
         )
 
 
-def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
-    """Return the function that applies the session of an admitted request and sets its ``Referer``."""
+def _prepare(settings: MiddlewareSettings, sessions: Sessions, rendering: Rendering) -> Prepare:
+    """Return the function that applies an admitted request's session, checks its page, and sets its ``Referer``."""
     referrer = Referrer(load_referrer_policy(settings.referrer_policy)) if settings.referer_enabled else None
 
     def prepare(request: Request, source: Response | None) -> None:
         if request.has_meta:
             sessions.apply(request)
+            rendering.check(request)
         if source is not None and referrer is not None:
             referrer.refer(request, source)
 

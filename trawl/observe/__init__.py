@@ -4,6 +4,7 @@ from trawl.observe.stats import Stat, Stats
 from trawl.observe.status import (
     ERROR_KEYS,
     LATENCY_BOUNDS,
+    BrowserStatus,
     CrawlStatus,
     ErrorExample,
     Estimate,
@@ -40,6 +41,7 @@ __all__ = [
     "FAILINGS",
     "LATENCY_BOUNDS",
     "MASK",
+    "BrowserStatus",
     "CrawlStatus",
     "ErrorExample",
     "Estimate",

@@ -7,6 +7,8 @@ else.
 
 The estimate is pure arithmetic: the pending requests of each scope, divided by the rate that the limits in force allow.
 It counts pending requests only, so a crawl that still finds links lasts longer.
+
+Length: the parts of one value, each with the documentation of its fields.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ __all__ = [
     "LATENCY_BOUNDS",
     "MAX_GROUPS",
     "OTHER_VERSION",
+    "BrowserStatus",
     "CrawlStatus",
     "ErrorExample",
     "Estimate",
@@ -256,6 +259,26 @@ ERROR_KEYS = (
 """The statistics whose sum is the number of errors in a status."""
 
 
+class BrowserStatus(Struct, frozen=True, kw_only=True):
+    """The pages that a browser renders.
+
+    Attributes:
+        open: Number of open pages.
+        tabs: Maximum number of open pages; 0 if no page was rendered.
+        rendered: Number of rendered pages.
+        requests: Number of requests of pages.
+        memory: Bytes that the browser holds; 0 if unknown.
+        pages: The oldest open pages, each with its age and what it waits for.
+    """
+
+    open: int = 0
+    tabs: int = 0
+    rendered: int = 0
+    requests: int = 0
+    memory: int = 0
+    pages: Sequence[str] = ()
+
+
 class CrawlStatus(Struct, frozen=True, kw_only=True):
     """The state of a crawl at one point in time. Every view of a running crawl shows this value.
 
@@ -280,6 +303,7 @@ class CrawlStatus(Struct, frozen=True, kw_only=True):
         last_errors: The latest error of each kind.
         estimate: The estimated end of the pending requests; None if nothing is pending.
         health: Whether the process keeps up.
+        browser: The rendered pages.
     """
 
     version: int = VERSION
@@ -302,6 +326,7 @@ class CrawlStatus(Struct, frozen=True, kw_only=True):
     last_errors: Sequence[ErrorExample] = ()
     estimate: Estimate | None = None
     health: Health = Health()
+    browser: BrowserStatus = BrowserStatus()
 
     def totals(self) -> CrawlStatus:
         """Return the totals of this status, which remain when its process has ended."""
@@ -412,6 +437,14 @@ def together(statuses: Sequence[CrawlStatus]) -> CrawlStatus:
             backlog=sum([each.health.backlog for each in statuses]),
             callbacks=sum([each.health.callbacks for each in statuses]),
             scopes=sum([each.health.scopes for each in statuses]),
+        ),
+        browser=BrowserStatus(
+            open=sum([each.browser.open for each in statuses]),
+            tabs=sum([each.browser.tabs for each in statuses]),
+            rendered=sum([each.browser.rendered for each in statuses]),
+            requests=sum([each.browser.requests for each in statuses]),
+            memory=sum([each.browser.memory for each in statuses]),
+            pages=[words for each in statuses for words in each.browser.pages][:MAX_GROUPS],
         ),
     )
 

@@ -170,6 +170,13 @@ _TIMES = tuple(f"{part}_seconds" for part in Times.__struct_fields__)
 
 _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "statuses": (("response_status_count/", ""),),
+    "rendered": (
+        ("browser/page_count", "pages"),
+        ("browser/request_count", "their requests"),
+        ("browser/shared", "shared files"),
+        ("browser/refused/", ""),
+        ("browser/failed/", ""),
+    ),
     "errors": (
         ("download_error_count", "downloads"),
         ("spider_exceptions", "callbacks"),

@@ -83,6 +83,9 @@ class Attempt:
         has_fetched: True if its middleware made a fetch for it. Because another attempt would repeat this fetch, it
             waits for its places without a limit.
         is_vetted: True if it was already checked whether it may be sent at all.
+        is_sub_request: True if a rendered page has made it, so that it does not count as a page.
+        keeps_page: True if it has released its places except the place in the scope ``browser``, because its page is
+            not closed yet.
         task: The engine's state of its task; None before the task starts.
     """
 
@@ -99,8 +102,10 @@ class Attempt:
         "is_page",
         "is_pending",
         "is_prepared",
+        "is_sub_request",
         "is_under_way",
         "is_vetted",
+        "keeps_page",
         "lane",
         "lane_id",
         "lease",
@@ -179,6 +184,8 @@ class Attempt:
         self.is_ahead: bool = False
         self.has_fetched: bool = False
         self.prepared_for: float = 0.0
+        self.is_sub_request: bool = False
+        self.keeps_page: bool = False
         self.task: Any = None  # set and read by the engine
 
     @classmethod

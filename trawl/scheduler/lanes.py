@@ -20,6 +20,7 @@ from trawl.frontier import Amounts
 from trawl.scheduler.attempt import PAGE, Attempt, LaneId
 from trawl.throttling.limits import EXACT
 from trawl.throttling.reasons import Reason
+from trawl.throttling.scopes import BROWSER
 
 if TYPE_CHECKING:
     from trawl.scheduler.scope_queue import ScopeQueue
@@ -370,10 +371,22 @@ class Lane:
             scope.written(slot, sent_at, now)
 
     def give_back(self, attempt: Attempt, now: float) -> None:
-        """Release the places of ``attempt``."""
-        was_sent = attempt.sent_at is not None
+        """Release the places of ``attempt``, except its place in the scope ``browser`` (:meth:`give_back_rest`)."""
         for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
-            scope.give(slot, was_sent=was_sent, amount=1.0 if amount is None else amount, now=now)
+            if scope.id == BROWSER:
+                attempt.keeps_page = True
+            else:
+                self._free(attempt, scope, slot, amount, now)
+
+    def give_back_rest(self, attempt: Attempt, now: float) -> None:
+        """Release the place of ``attempt`` in the scope ``browser``, because its page is closed."""
+        for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
+            if scope.id == BROWSER:
+                self._free(attempt, scope, slot, amount, now)
+
+    def _free(self, attempt: Attempt, scope: Scope, slot: int, amount: float | None, now: float) -> None:
+        was_sent = attempt.sent_at is not None
+        scope.give(slot, was_sent=was_sent, amount=1.0 if amount is None else amount, now=now)
 
     def take_turn(self, turn: int) -> None:
         """Go behind the other lanes of equal priority."""

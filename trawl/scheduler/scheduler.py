@@ -93,6 +93,7 @@ class Scheduler:
         pending: Number of pending attempts.
         pending_direct: Number of pending direct attempts.
         in_flight: Number of attempts that have places.
+        sub_requests: Number of these attempts that rendered pages have made.
         has_user_code: True if user code runs before each send, so that requests are prepared before they wait for their
             places. May be set.
         awaits: True if user code has awaited something before a send.
@@ -142,6 +143,7 @@ class Scheduler:
         "preparations",
         "preparing",
         "queues",
+        "sub_requests",
     )
 
     def __init__(
@@ -156,6 +158,7 @@ class Scheduler:
         self.pending: int = 0
         self.pending_direct: int = 0
         self.in_flight: int = 0
+        self.sub_requests: int = 0
         self.ahead: int = 0
         self.preparing: int = 0
         self.pages_left: float = inf
@@ -218,7 +221,8 @@ class Scheduler:
         if self.later.next_at() <= now:
             for attempt, order in self.later.due(now):
                 self._line_up(attempt, order, now)
-        queues, no_pages = self.queues, NO_PLACE if is_full else None if pages else NO_PAGES
+        has_no_page = is_full or self.in_flight - self.sub_requests >= self.pages_left
+        queues, no_pages = self.queues, NO_PLACE if has_no_page else None if pages else NO_PAGES
         left_by: Reason | None = None
         while True:
             ready = queues.ready
@@ -265,6 +269,7 @@ class Scheduler:
         if attempt.has_places:
             attempt.has_places = False
             self.in_flight -= 1
+            self.sub_requests -= attempt.is_sub_request
             lane.give_back(attempt, now)
         else:
             if attempt.is_pending:
@@ -274,6 +279,17 @@ class Scheduler:
                 for scope in lane.scopes:
                     scope.traffic.release(attempt.granted_at)
             self._ahead_no_more(attempt)
+        self._wake(lane, now)
+
+    def give_back_rest(self, attempt: Attempt, now: float) -> None:
+        """Give back the place in the scope ``browser``: the page of ``attempt`` is closed. Safe to call twice."""
+        if not attempt.keeps_page:
+            return
+        attempt.keeps_page = False
+        self._now = now
+        lane = attempt.lane
+        assert lane is not None
+        lane.give_back_rest(attempt, now)
         self._wake(lane, now)
 
     def prepared(self, attempt: Attempt, now: float, *, pages: bool = True) -> bool:
@@ -309,6 +325,7 @@ class Scheduler:
             self.preparing -= attempt.is_page
             self.ahead -= attempt.is_page
             self.in_flight += 1
+            self.sub_requests += attempt.is_sub_request
         self.caution = CAUTION
         lane.responded(attempt)
         self.sent(attempt, attempt.granted_at)
@@ -681,6 +698,7 @@ class Scheduler:
                 heappush(self._overdue, (at, self.grants, attempt))
         else:
             self.in_flight += 1
+            self.sub_requests += attempt.is_sub_request
             self.ahead -= lane.was_prepared and attempt.is_page
             lane.grant(attempt, now)
         attempt.is_under_way = True

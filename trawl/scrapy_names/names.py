@@ -259,17 +259,19 @@ _COPIED = (
     "copy its middleware into the project, change its imports as `trawl check` reports, and write a folder instead of"
 )
 
+_RENDERED = "render pages with meta browser (guide: Pages that need a browser), or request the page's own API"
+
 PLUGINS: Mapping[str, str] = {
     "rotating_proxies": "remove its two middlewares: ROTATING_PROXY_LIST rotates proxies",
     "scrapy_crawl_once": f"{_COPIED} data_path(...)",
     "scrapy_deltafetch": f"{_COPIED} data_path(...)",
     "scrapy_fake_useragent": "set USER_AGENT to `fake_useragent.UserAgent().random`, or write a middleware class "
     "that sets request.headers['User-Agent'] for each request",
-    "scrapy_playwright": "write a middleware that fetches with a browser, or request the page's own API",
+    "scrapy_playwright": _RENDERED,
     "scrapy_proxies": "remove its middleware: ROTATING_PROXY_LIST rotates proxies",
     "scrapy_redis": "set JOB_DIR to redis://HOST/NAME instead of its scheduler: all processes with this setting share "
     "the crawl; for a RedisSpider copy its spiders.py, connection.py, defaults.py and utils.py into the project",
-    "scrapy_selenium": "write a middleware that fetches with a browser, or request the page's own API",
+    "scrapy_selenium": _RENDERED,
     "scrapy_splash": "call Splash's HTTP API: JsonRequest('http://SPLASH:8050/render.html', "
     "data={'url': url, 'wait': 1})",
 }

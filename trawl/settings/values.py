@@ -21,6 +21,7 @@ import attrs
 import msgspec
 
 from trawl import scrapy_names
+from trawl.browser import BrowserSettings
 from trawl.cache import CacheSettings
 from trawl.engine import EngineSettings
 from trawl.errors import SettingsError
@@ -81,6 +82,7 @@ SECTIONS: tuple[Section, ...] = (
     Section("Throttling", ThrottlingSettings),
     Section("Transport", TransportSettings),
     Section("Middleware", MiddlewareSettings),
+    Section("Browser", BrowserSettings),
     Section("Cache", CacheSettings),
     Section("robots.txt", RobotsSettings),
     Section("Spiders", SpidersSettings),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import attrs
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     import trio
 
+    from trawl.browser import BrowserPage
     from trawl.events import Event, EventStream, EventT
-    from trawl.http import Request
+    from trawl.http import Request, Response
     from trawl.middleware import Session
     from trawl.observe import CrawlStatus
     from trawl.throttling import ScopeReport
@@ -112,6 +113,14 @@ class RunningCrawl(MiddlewareCrawl, Protocol):
 
     @overload
     def events(self, *kinds: type[EventT], most: int = ...) -> EventStream[EventT]: ...
+
+    async def render(self, response: Response, **options: Any) -> Response:
+        """Render a response in a browser, and return the rendered page. A checkpoint."""
+        ...
+
+    def open_page(self, response: Response, *, session: str | None = None) -> AbstractAsyncContextManager[BrowserPage]:
+        """Open a response in a browser, and keep the page open for a block."""
+        ...
 
     async def add(self, requests: Request | Iterable[Request]) -> None:
         """Add requests to the crawl from outside of callbacks. A checkpoint."""

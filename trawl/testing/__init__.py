@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trawl.testing.demo import DemoSite
     from trawl.testing.frontier_contract import FrontierContract
     from trawl.testing.guard import NotSimulated, Stuck
-    from trawl.testing.hosts import LogNormal, Outage, SimulatedResponse, Uniform
+    from trawl.testing.hosts import LogNormal, Outage, Rendered, SimulatedResponse, Uniform
     from trawl.testing.limits import RateLimit
     from trawl.testing.rates import Rate
     from trawl.testing.sends import Send, Span
@@ -31,6 +31,7 @@ __all__ = [
     "Rate",
     "RateLimit",
     "Recording",
+    "Rendered",
     "Send",
     "SimulatedResponse",
     "SimulatedTransport",
@@ -54,6 +55,7 @@ _HOMES = {
     "Rate": "rates",
     "RateLimit": "limits",
     "Recording": "warc",
+    "Rendered": "hosts",
     "Send": "sends",
     "SimulatedResponse": "hosts",
     "SimulatedTransport": "transport",

@@ -30,6 +30,7 @@ __all__ = [
     "Latency",
     "LogNormal",
     "Outage",
+    "Rendered",
     "SimulatedResponse",
     "Uniform",
     "as_outages",
@@ -110,6 +111,10 @@ _NOT_OF_THE_WIRE = (
     DownloadError,
     errors.AddressRefused,
     errors.BodyNotWritten,
+    errors.BrowserEnded,
+    errors.PageCrashed,
+    errors.PageNotReady,
+    errors.RenderError,
     errors.SoftBlocked,
     errors.TooManyRedirects,
 )
@@ -133,6 +138,39 @@ def failure_named(name: str | None) -> type[DownloadError] | None:
         hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(kinds))}"
         raise ValueError(f"{name!r} is not a download error: {hint}")
     return kinds[name]
+
+
+def _as_stages(stages: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
+    if isinstance(stages, str):
+        raise TypeError("asks must be a list of lists of URLs, not a string")
+    return tuple([(stage,) if isinstance(stage, str) else tuple(stage) for stage in stages])
+
+
+@attrs.frozen
+class Rendered:
+    """What the browser makes of a simulated page, for pages with meta ``browser``.
+
+    Attributes:
+        html: The HTML when the scripts have finished; "" leaves it unchanged.
+        asks: The requests of the page, in stages. The URLs of a stage are requested at once, and the next stage follows
+            when all of them have ended. Relative URLs are joined to the URL of the page.
+        seconds: Seconds that the scripts run after the last stage.
+        on: The effect of actions: ``"click CSS"``, ``"fill CSS"``, ``"select CSS"``, ``"press KEY"``, ``"scroll"``, or
+            ``"evaluate SCRIPT"``.
+        url: The URL after that; "" leaves it unchanged.
+        value: The value of ``evaluate``.
+
+    Raises:
+        TypeError: If ``asks`` is not a list of lists of URLs.
+        ValueError: If ``seconds`` is negative.
+    """
+
+    html: str = ""
+    asks: tuple[tuple[str, ...], ...] = attrs.field(default=(), converter=_as_stages)
+    seconds: float = attrs.field(default=0.0, validator=[validators.ge(0), validators.lt(math.inf)])
+    on: Mapping[str, Rendered] = attrs.field(factory=dict)
+    url: str = ""
+    value: Any = None
 
 
 def make_failure(failure: Failure, cause: str, url: str, method: str) -> DownloadError:

@@ -369,6 +369,7 @@ async def _crawl(
             collect=True,
             watchers=[tracker.watch, collector.watch],
             transport=transport,
+            open_page=partial(web.open_page, on_bug=guard.end),
             blocking=InlineBlocking(),
             resolve=web.resolve,
             seed=seed,

@@ -7,15 +7,21 @@ web serves any number of runs, and all of them get the same responses.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urljoin
 
 import trio
 
+from trawl.browser import Asked, Opening
+from trawl.browser.devtools import CommandFailed
 from trawl.errors import NameNotResolved
 from trawl.http import Request, host_scope, normalize_url
+from trawl.selectors import Selector
 from trawl.testing.hosts import (
     EMPTY_PAGE,
     Failure,
@@ -23,6 +29,7 @@ from trawl.testing.hosts import (
     Host,
     Latency,
     Outage,
+    Rendered,
     SimulatedResponse,
     make_page,
     make_redirect,
@@ -61,6 +68,7 @@ class SimulatedWeb:
         self.recording: Recording | None = None
         self._hosts: dict[str, Host] = {}
         self._pages: dict[str, SimulatedResponse] = {}
+        self._rendered: dict[str, Rendered] = {}
         self._sites: set[str] = set()
 
     @classmethod
@@ -156,6 +164,7 @@ class SimulatedWeb:
         latency: float = 0.0,
         first_byte: float | None = None,
         error: Failure | None = None,
+        rendered: Rendered | str | None = None,
     ) -> None:
         """Add a page: HTML with these links, or ``body``. Its host is added if necessary.
 
@@ -169,12 +178,17 @@ class SimulatedWeb:
             latency: Seconds from the send to the last byte; 0.0 if the host's latency applies.
             first_byte: Seconds from the send to the headers, for a slow body.
             error: An error instead of the last byte.
+            rendered: What a browser makes of the page, for requests with meta ``browser``: its HTML, or more; None if
+                no browser may open it.
 
         Raises:
             ValueError: If the URL is not valid or a value is out of range.
         """
         page = make_page(links, title) if body is None else body
         self._put(url, SimulatedResponse(status, page, headers, latency, first_byte=first_byte, error=error))
+        if rendered is not None:
+            address = normalize_url(url).partition("#")[0]
+            self._rendered[address] = Rendered(rendered) if isinstance(rendered, str) else rendered
 
     def add_redirect(self, url: str, to: str, *, status: int = 302, headers: Mapping[str, str] | None = None) -> None:
         """Add a redirect from ``url`` with status code ``status`` and ``Location: to``.
@@ -230,6 +244,35 @@ class SimulatedWeb:
         if page is None and address.startswith("https://") and address.split("/", 3)[2] in self._sites:
             return self._pages.get(f"http{address[5:]}")
         return page
+
+    def rendered_at(self, url: str) -> Rendered:
+        """Return what a browser makes of the page at a URL.
+
+        Raises:
+            LookupError: If the page has no ``rendered``, so that a test can't mistake the page for the rendered page.
+        """
+        found = self._rendered.get(normalize_url(url).partition("#")[0])
+        if found is None:
+            raise LookupError(f"the simulated web has no rendered page for {url}: add_page({url!r}, rendered=...)")
+        return found
+
+    @asynccontextmanager
+    async def open_page(
+        self, opening: Opening, *, on_bug: Callable[[Exception], None] | None = None
+    ) -> AsyncGenerator[SimulatedPage, None]:
+        """Open a simulated page, as the browser of a simulated run. A checkpoint.
+
+        Args:
+            opening: How the page is opened.
+            on_bug: Called with the error if the page is not described.
+        """
+        await trio.lowlevel.checkpoint()
+        try:
+            yield SimulatedPage(self, opening)
+        except (LookupError, NotImplementedError) as error:
+            if on_bug is not None:
+                on_bug(error)
+            raise
 
     def transport(
         self,
@@ -292,6 +335,154 @@ class SimulatedWeb:
 
     def __repr__(self) -> str:
         return f"<SimulatedWeb of {len(self._hosts)} hosts and {len(self._pages)} pages>"
+
+
+class SimulatedPage:
+    """An open page of a simulated web: see :class:`trawl.browser.BrowserPage`.
+
+    Its requests go through the crawl like those of a real page. Its scripts are not run: :class:`Rendered` describes
+    them.
+
+    Args:
+        web: The web.
+        opening: How the page is opened.
+    """
+
+    def __init__(self, web: SimulatedWeb, opening: Opening) -> None:
+        self.console: list[str] = []
+        self.blocked: int = 0
+        self._web = web
+        self._opening = opening
+        self._blocked = set(opening.blocked)
+        self._url = "about:blank"
+        self._html = ""
+        self._state = Rendered()
+
+    async def goto(self, url: str) -> None:
+        """Navigate to ``url``, and run the scripts of its page."""
+        answer = await self._opening.ask(Asked(url, kind="Document", is_main=True))
+        if answer is None:
+            raise CommandFailed("Page.navigate", f"{url}: net::ERR_FAILED")
+        location = next((value for name, value in answer.headers if name.lower() == "location"), "")
+        if 300 <= answer.status < 400 and location:
+            await self.goto(urljoin(url, location))
+            return
+        self._url, self._html = url, answer.body.decode("utf-8", "replace")
+        await self._become(self._web.rendered_at(url))
+
+    async def _become(self, state: Rendered) -> None:
+        for stage in state.asks:
+            async with trio.open_nursery() as nursery:
+                for target in stage:
+                    url = urljoin(self._url, target)
+                    kind = _KINDS.get(url.partition("?")[0].rpartition(".")[2].lower(), "xhr")
+                    if kind in self._blocked:
+                        self.blocked += 1
+                    else:
+                        nursery.start_soon(self._opening.ask, Asked(url, kind=_CHROMIUMS[kind]))
+        await trio.sleep(state.seconds)
+        self._html = state.html or self._html
+        self._url = urljoin(self._url, state.url) if state.url else self._url
+        self._state = state
+
+    async def _act(self, action: str, css: str = "", *, is_optional: bool = False) -> Rendered:
+        if css and not await self.has(css):
+            raise LookupError(f"no element of {self._url} matches {css!r}")
+        effect = self._state.on.get(action)
+        if effect is None:
+            if is_optional:
+                return self._state
+            raise LookupError(
+                f"the simulated page {self._url} has no effect of {action!r}: name it in Rendered(on=...)"
+            )
+        await self._become(effect)
+        return effect
+
+    async def loaded(self) -> None:
+        """Return at once, because :meth:`goto` has loaded the page. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+
+    async def settled(self, seconds: float = 0.5) -> None:
+        """Return after ``seconds`` without a request. A checkpoint."""
+        await trio.sleep(seconds)
+
+    async def wait_for(self, css: str) -> None:
+        """Return if ``css`` matches; otherwise wait until the page's timeout. A checkpoint."""
+        if not await self.has(css):
+            await trio.sleep_forever()
+
+    async def wait_for_url(self, pattern: str) -> None:
+        """Return if the URL matches; otherwise wait until the page's timeout. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        if not fnmatchcase(self._url, pattern):
+            await trio.sleep_forever()
+
+    async def has(self, css: str) -> bool:
+        """Return True if ``css`` matches now. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        return bool(Selector(self._html).css(css))
+
+    async def text(self, css: str) -> str | None:
+        """Return the text of the first element that ``css`` matches; None if there is none. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        found = Selector(self._html).css(css)
+        return "".join(found[0].css("::text").getall()) if found else None
+
+    async def html(self) -> str:
+        """Return the HTML as it is now. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        return self._html
+
+    async def url(self) -> str:
+        """Return the URL. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        return self._url
+
+    async def click(self, css: str) -> None:
+        """Apply the effect of ``click CSS``. A checkpoint."""
+        await self._act(f"click {css}", css)
+
+    async def fill(self, css: str, value: str) -> None:
+        """Apply the effect of ``fill CSS``, if there is one. A checkpoint."""
+        await self._act(f"fill {css}", css, is_optional=True)
+
+    async def select(self, css: str, value: str) -> None:
+        """Apply the effect of ``select CSS``, if there is one. A checkpoint."""
+        await self._act(f"select {css}", css, is_optional=True)
+
+    async def press(self, key: str) -> None:
+        """Apply the effect of ``press KEY``. A checkpoint."""
+        await self._act(f"press {key}")
+
+    async def scroll(self, pixels: float | None = None) -> None:
+        """Apply the effect of ``scroll``, if there is one. A checkpoint."""
+        await self._act("scroll", is_optional=True)
+        await trio.lowlevel.checkpoint()
+
+    async def evaluate(self, script: str) -> Any:
+        """Return the value of ``evaluate SCRIPT``. A checkpoint."""
+        return (await self._act(f"evaluate {script}")).value
+
+    async def screenshot(self) -> bytes:
+        """Return an empty picture. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        return b"\x89PNG\r\n\x1a\n"
+
+    async def pdf(self) -> bytes:
+        """Return an empty PDF. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        return b"%PDF-1.7"
+
+    async def cookies(self) -> list[dict[str, Any]]:
+        """Return the cookies with which the page was opened. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        return [dict(cookie) for cookie in self._opening.cookies]
+
+
+_KINDS = {"js": "script", "mjs": "script", "css": "stylesheet", "png": "image", "jpg": "image", "gif": "image",
+          "svg": "image", "webp": "image", "woff": "font", "woff2": "font", "ttf": "font", "mp4": "media"}  # fmt: skip
+_CHROMIUMS = {"script": "Script", "stylesheet": "Stylesheet", "image": "Image", "font": "Font", "media": "Media",
+              "xhr": "XHR"}  # fmt: skip
 
 
 def _literal(host: str) -> IPv4Address | IPv6Address | None:

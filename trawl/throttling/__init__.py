@@ -30,11 +30,20 @@ from trawl.throttling.managers import (
 from trawl.throttling.reasons import Reason, ScopeReport, limit_words, reports_together
 from trawl.throttling.scope import Scope
 from trawl.throttling.scope_resolver import AddressOf
-from trawl.throttling.scopes import ScopeBackoff, Scopes, add_scope, iter_scopes, scope_cache, update_scope_backoff
+from trawl.throttling.scopes import (
+    BROWSER,
+    ScopeBackoff,
+    Scopes,
+    add_scope,
+    iter_scopes,
+    scope_cache,
+    update_scope_backoff,
+)
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.throttle import Throttle
 
 __all__ = [
+    "BROWSER",
     "AddressOf",
     "Backoff",
     "Limits",

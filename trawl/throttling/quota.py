@@ -46,9 +46,11 @@ class PageBudget(Limit):
         counted: Pages received.
         under_way: Requests in flight that may become pages.
         opened_at: Time of the last end of a request that may have been the last page.
+        sub_requests: Requests of rendered pages, pending or in flight. They never become pages, so they do not wait for
+            the budget.
     """
 
-    __slots__ = ("counted", "limit", "opened_at", "under_way")
+    __slots__ = ("counted", "limit", "opened_at", "sub_requests", "under_way")
 
     spaces: ClassVar[bool] = False
     hears_sends: ClassVar[bool] = True
@@ -60,6 +62,7 @@ class PageBudget(Limit):
         self.counted: int = counted
         self.under_way: int = 0
         self.opened_at: float = -inf
+        self.sub_requests: int = 0
 
     def prepares_at(self, scope: Scope, now: float, amount: float) -> float:
         """Return ``inf`` if the requests in flight and those ahead may be the last pages."""
@@ -82,16 +85,17 @@ class PageBudget(Limit):
     @property
     def is_awaited(self) -> bool:
         """True if the requests in flight may be the last pages, so that no other request may start now."""
-        return self.counted < self.limit <= self.counted + self.under_way
+        return self.is_awaited_with(0)
 
     def is_awaited_with(self, more: int) -> bool:
         """Return True if the requests in flight, and ``more`` others, may be the last pages."""
-        return self.counted < self.limit <= self.counted + self.under_way + more
+        limit = self.limit + self.sub_requests
+        return self.counted < limit <= self.counted + self.under_way + more
 
     @property
     def is_spent(self) -> bool:
         """True if all pages were received, so that no request may start anymore."""
-        return self.counted >= self.limit
+        return self.counted >= self.limit + self.sub_requests
 
     def decide(self, *, is_page: bool) -> bool:
         """Record the end of a request in flight. Returns True if another request may have waited for it."""

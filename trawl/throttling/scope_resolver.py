@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trawl.http import host_scope
 from trawl.http.notes import notes_of
 from trawl.throttling.managers import awaited, is_overridden
-from trawl.throttling.scopes import ScopeAmounts, normal_id, scope_amounts_of
+from trawl.throttling.scopes import BROWSER, ScopeAmounts, normal_id, scope_amounts_of
 from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ScopeResolver:
             ValueError: If one of its ids is empty, or an amount is negative.
         """
         amounts = self._of_nowait(request)
-        return amounts if amounts is None or request.meta_get("session") is None else _in_session(amounts, request)
+        return amounts if amounts is None or not request.has_meta else _with_session_and_browser(amounts, request)
 
     def _of_nowait(self, request: Request) -> ScopeAmounts | None:
         named = request.meta_get("throttling_scopes")
@@ -102,7 +102,7 @@ class ScopeResolver:
             amounts = self._noted(scope_amounts_of(named), request)
         else:
             amounts = self._noted(((await self.own_scope(request), None),), request)
-        return _in_session(amounts, request)
+        return _with_session_and_browser(amounts, request)
 
     async def own_scope(self, request: Request) -> str:
         """Return the default scope of a request: its host, or the host's address. "" for a URL without a host.
@@ -135,9 +135,12 @@ class ScopeResolver:
         return self._addresses.get(host, host)
 
 
-def _in_session(amounts: ScopeAmounts, request: Request) -> ScopeAmounts:
-    """Add the scope of the request's session, unless meta names the scopes themselves."""
+def _with_session_and_browser(amounts: ScopeAmounts, request: Request) -> ScopeAmounts:
+    """Add the scope of the request's session, unless meta names the scopes, and the scope of rendered pages."""
+    added: dict[str, float | None] = {}
     session = request.meta_get("session")
-    if session is None or request.meta_get("throttling_scopes") is not None:
-        return amounts
-    return tuple(sorted({**dict(amounts), f"{SESSION}{session}": None}.items()))
+    if session is not None and request.meta_get("throttling_scopes") is None:
+        added[f"{SESSION}{session}"] = None
+    if request.meta_get("browser"):
+        added[BROWSER] = None
+    return tuple(sorted({**dict(amounts), **added}.items())) if added else amounts

@@ -22,7 +22,7 @@ every robots.txt is obeyed. A new delay of an origin replaces its earlier one, e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ from trawl.throttling.policy import AutoThrottle, ScopePolicy, ScopeState
 from trawl.throttling.quota import PageBudgets
 from trawl.throttling.rampup import rampup_of
 from trawl.throttling.scope import CONFIGURED, Scope
-from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
+from trawl.throttling.scopes import BROWSER, host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.shared import SharedScope, SharedScopeClient, check_shared
 
@@ -159,12 +159,17 @@ class ScopePolicies:
         settings: The configuration.
         failed: Called when a user's strategy or scope manager fails.
 
+    Attributes:
+        shares_host: Returns True for hosts that rendered pages of several registrable domains need; None if there are
+            none.
+
     Raises:
         SettingsError: If a scope's custom strategy can't be made.
     """
 
     def __init__(self, settings: ThrottlingSettings, failed: OnFailure = ignore_failure) -> None:
         self.settings = settings
+        self.shares_host: Callable[[str], bool] | None = None
         self._failed = failed
         per_ip = settings.concurrent_requests_per_ip
         self._ip_settings = msgspec.structs.replace(settings, concurrent_requests_per_domain=per_ip) if per_ip else None
@@ -194,7 +199,10 @@ class ScopePolicies:
             return True
         if self._ip_settings is not None and is_address(id):
             return True
-        return not is_host_like(id) and not self._own_hosts.get(id, False)
+        if self.shares_host is not None and is_host_like(id) and self.shares_host(host_part(id)):
+            return True
+        # Each process has its own browser.
+        return id != BROWSER and not is_host_like(id) and not self._own_hosts.get(id, False)
 
     def check_shared(self) -> None:
         """Check that no shared scope has an unsupported limit.
@@ -262,10 +270,16 @@ class ScopePolicies:
             rampup=rampup_of(config.get("rampup", False), settings, window=backoff.window, max_delay=backoff.max_delay),
             autothrottle=_autothrottle(settings) if follows_latency else None,
             give_up_after=settings.backoff_give_up_after,
-            source=path if key else CONFIGURED,
+            source=_tabs(config) if key == BROWSER else path if key else CONFIGURED,
             manager=None if cls is ThrottlingScopeManager else cls,
             failed=self._failed,
         )
+
+
+def _tabs(config: Mapping[str, Any]) -> str:
+    """Return why a page waits if all places of the scope of rendered pages are taken."""
+    tabs = config.get("concurrency", inf)
+    return f"{tabs:g} of {tabs:g} tabs are in use (BROWSER_PAGES)"
 
 
 def _autothrottle(settings: ThrottlingSettings) -> AutoThrottle:
@@ -330,7 +344,7 @@ class ScopeTable:
             return scope, False
         self._forget_some(now)
         policy = self.policies.of(id)
-        common = self._common if may_be_common(policy, has_job=self._has_job) else None
+        common = self._common if may_be_common(policy, has_job=self._has_job) and id != BROWSER else None
         if common is not None and (found := common.get(id)) is not None:
             self._scopes[id] = found
             self._join(found)

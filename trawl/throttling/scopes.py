@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import ada_url
 
 __all__ = [
+    "BROWSER",
     "ScopeAmounts",
     "ScopeBackoff",
     "Scopes",
@@ -32,6 +33,9 @@ __all__ = [
     "scope_cache",
     "update_scope_backoff",
 ]
+
+BROWSER = "browser"
+"""The id of the scope of pages that a browser renders. A place in it is kept until the page is closed."""
 
 Scopes = None | str | Iterable[str] | Mapping[str, float | None]
 """Types that ``get_scopes`` may return."""

@@ -22,7 +22,7 @@ from trawl.throttling.configuration import (
     load_manager,
     mistyped,
 )
-from trawl.throttling.scopes import normal_id
+from trawl.throttling.scopes import BROWSER, normal_id
 
 __all__ = ["ThrottlingSettings"]
 
@@ -318,6 +318,15 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
                 f"the spider's download_delay must be a number from 0 up, not {delay!r}", "download_delay"
             )
         return msgspec.structs.replace(self, download_delay=seconds)
+
+    def with_browser(self, pages: int) -> ThrottlingSettings:
+        """Return these settings with the scope of rendered pages, which has ``pages`` places and no delay.
+
+        Responses do not slow this scope down, because a browser renders the pages of many hosts.
+        """
+        own: ScopeConfig = {"concurrency": pages, "backoff": {"http_codes": [], "exceptions": []}}
+        scopes = {**self.throttling_scopes, BROWSER: {**own, **self.throttling_scopes.get(BROWSER, {})}}
+        return msgspec.structs.replace(self, throttling_scopes=scopes)
 
 
 def _check_ids(scopes: dict[str, ScopeConfig]) -> None:

@@ -259,11 +259,16 @@ def _problem(spider: type[Spider], use: _Use) -> str:
     return ""
 
 
-_COROUTINES = frozenset({"trio.sleep", "trio.sleep_until", "trio.to_thread.run_sync", "self.fetch", "self.crawl.fetch"})
+_COROUTINES = frozenset(
+    {
+        *("trio.sleep", "trio.sleep_until", "trio.to_thread.run_sync"),
+        *("self.fetch", "self.crawl.fetch", "self.crawl.render"),
+    }
+)
 
 _HTTP_METHODS = ("delete", "get", "head", "patch", "post", "put", "request")
 _DRIVERS = ("Chrome", "ChromiumEdge", "Edge", "Firefox", "Remote", "Safari")
-_BROWSER = "a downloader middleware that renders the page in a thread (guide: Pages made by JavaScript)"
+_BROWSER = "meta browser, which renders the page in Chromium (guide: Pages that need a browser)"
 
 _BLOCKING: Mapping[str, str] = {
     "time.sleep": "await trio.sleep() in an async callback",

@@ -169,7 +169,7 @@ _TRIO: Mapping[str, str] = {
 
 _IN_A_THREAD = "a client that blocks, in a thread: `await trio.to_thread.run_sync(function, *arguments)`"
 _FETCH = "`await self.fetch(request)`"
-_BROWSER = "its sync API in a thread (the guide 'Coming from Scrapy', 'Pages from a browser')"
+_BROWSER = "meta browser (the guide 'Pages that need a browser')"
 
 _LIBRARIES: Mapping[str, str] = {
     "aioboto3": _IN_A_THREAD,

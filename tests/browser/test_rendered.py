@@ -1,0 +1,502 @@
+"""Pages with meta ``browser`` on the virtual clock: their requests obey every limit, at exact times."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import trawl
+from trawl.http import Fetch, Outcome, Request, Response
+from trawl.testing import Rendered, SimulatedResponse, SimulatedWeb, Simulation, simulate
+
+A = "http://a.example"
+CDN = "http://cdn.example"
+EXACT = {"RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "ROBOTSTXT_OBEY": False, "DOWNLOAD_DELAY": 1.0}
+SCRIPT = {"Content-Type": "text/javascript", "Cache-Control": "max-age=60"}
+
+
+def shop(pages: int = 3) -> SimulatedWeb:
+    """Return a site whose pages need two scripts, one of a CDN, and a request for their items."""
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.5)
+    web.add_host("cdn.example", latency=0.1)
+    web.add_page(f"{A}/app.js", body="js", headers=SCRIPT)
+    web.add_page(f"{CDN}/lib.js", body="js", headers=SCRIPT)
+    for n in range(pages):
+        more = Rendered(f"<p class=item>{n}</p><p class=item>more</p>", [[f"/api/{n}?more"]], 0.1)
+        first = Rendered(
+            f"<p class=item>{n}</p><a class=more>more</a>",
+            [["/app.js", f"{CDN}/lib.js"], [f"/api/{n}"]],
+            0.25,
+            {"click .more": more},
+        )
+        web.add_page(f"{A}/{n}", body="<body></body>", rendered=first)
+    return web
+
+
+class Shop(trawl.Spider):
+    name = "shop"
+    custom_settings = EXACT
+    pages = 3
+    how: Mapping[str, Any] | bool = {"wait_for": ".item", "run": "load_all"}
+
+    async def start(self) -> Any:
+        for n in range(self.pages):
+            yield Request(f"{A}/{n}", meta={"browser": self.how}, errback=self.failed)
+
+    async def load_all(self, page: Any) -> None:
+        await page.click(".more")
+
+    def failed(self, error: Any) -> Any:
+        yield {"error": type(error).__name__, "at": self.crawl.elapsed}
+
+    def parse(self, response: Response) -> Any:
+        yield {"url": response.url, "items": response.css(".item::text").getall(), "at": round(self.crawl.elapsed, 6)}
+
+
+def paths(sim: Simulation, host: str) -> list[tuple[float, str]]:
+    return [(send.time, send.url.split(".example", 1)[1]) for send in sim.of(host)]
+
+
+@pytest.mark.parametrize(("share", "end"), [(0, 11.6), (1 << 20, 9.6)])
+def test_the_requests_of_pages_are_sent_at_the_hosts_delay_and_repeat_exactly(share: int, end: float) -> None:
+    sim = simulate(Shop, shop(), {"BROWSER_SHARE": share})
+    assert sim.elapsed == end
+    own = ["/0", "/app.js", "/api/0", "/api/0?more"]
+    for n in (1, 2):
+        own += [f"/{n}", *([] if share else ["/app.js"]), f"/api/{n}", f"/api/{n}?more"]
+    assert paths(sim, "a.example") == [(float(at), path) for at, path in enumerate(own)]
+    assert paths(sim, "cdn.example") == [(at, "/lib.js") for at in ([0.5] if share else [0.5, 4.5, 8.5])]
+    assert [item["items"] for item in sim.items] == [[str(n), "more"] for n in range(3)]
+    assert simulate(Shop, shop(), {"BROWSER_SHARE": share}).sends == sim.sends
+
+
+def test_sub_requests_do_not_count_as_pages() -> None:
+    sim = simulate(Shop, shop(), {"BROWSER_SHARE": 0})
+    assert sim.stats["response_count"] == sim.stats["browser/page_count"] == 3
+    assert sim.stats["browser/response_count"] == sim.stats["browser/request_count"] == 12
+    assert sim.stats["request_count"] == 15
+
+
+@pytest.mark.parametrize("limit", ["CLOSESPIDER_PAGECOUNT", "pages of the scope"])
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_page_limit_does_not_cut_off_the_requests_of_the_last_page(limit: str, most: int) -> None:
+    settings: dict[str, Any] = {"CLOSESPIDER_PAGECOUNT": most}
+    if limit != "CLOSESPIDER_PAGECOUNT":
+        settings = {"THROTTLING_SCOPES": {"a.example": {"pages": most}}}
+    sim = simulate(Shop, shop(), {"BROWSER_SHARE": 0, **settings})
+    assert [item["items"] for item in sim.items] == [[str(n), "more"] for n in range(most)]
+    assert sim.stats["response_count"] == most
+    assert len(sim.sends) == 5 * most
+
+
+def passing(fetch: Fetch) -> Fetch:
+    """Return a middleware that does nothing, so that requests are prepared before they get their places."""
+
+    async def send(request: Request) -> Outcome:
+        return await fetch(request)
+
+    return send
+
+
+@pytest.mark.parametrize("tabs", [1, 2, 5])
+@pytest.mark.parametrize("has_middleware", [False, True])
+def test_a_page_keeps_its_place_in_the_scope_browser_until_it_is_closed(tabs: int, has_middleware: bool) -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.5)
+    for n in range(10):
+        web.add_page(f"{A}/{n}", body="<p></p>", rendered=Rendered(f"<p class=item>{n}</p>", seconds=10.0))
+
+    class Slow(Shop):
+        pages = 10
+        how = True
+        custom_settings = {
+            **EXACT,
+            "DOWNLOAD_DELAY": 0,
+            "DOWNLOAD_DELAY_PER_SLOT": 0,
+            "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
+            "BROWSER_PAGES": tabs,
+        }
+
+    extra = {"DOWNLOADER_MIDDLEWARES": {passing: 560}} if has_middleware else {}
+    sim = simulate(Slow, web, extra)
+    assert len(sim.items) == 10
+    # A page takes 0.5 s to fetch, 10 s to run and 0.5 s to settle.
+    assert sorted(send.time for send in sim.sends) == [11.0 * (n // tabs) for n in range(10)]
+    assert sim.elapsed == 11.0 * -(-10 // tabs)
+
+
+def test_a_page_waits_for_its_requests_at_a_concurrency_of_one() -> None:
+    settings = {"CONCURRENT_REQUESTS": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 1, "BROWSER_PAGES": 1}
+    sim = simulate(Shop, shop(), settings)
+    assert len(sim.items) == 3
+    assert sim.most_in_flight() == 1
+
+
+def test_a_pages_timeout_does_not_run_while_one_of_its_requests_waits() -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.5)
+    asks = [["/app.js"], ["/api/0"], ["/api/1"]]
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p class=item>0</p>", asks, 1.0))
+    web.add_page(f"{A}/1", body="<p></p>", rendered=Rendered("<p>nothing</p>", [["/api/2"]], 1.0))
+
+    class Patient(Shop):
+        pages = 2
+        how = {"wait_for": ".item", "timeout": 5.0}
+
+    sim = simulate(Patient, web, {"DOWNLOAD_DELAY": 60.0, "RETRY_TIMES": 0})
+    assert [send.time for send in sim.sends] == [0.0, 60.0, 120.0, 180.0, 240.0, 300.0]
+    rendered, failed = sim.items
+    assert rendered["at"] == 181.5
+    # Not ready after 5 s of its own time: the 59.5 s until its request is sent, and its response, do not count.
+    assert failed["error"] == "PageNotReady"
+    assert failed["at"] == pytest.approx(240.5 + 60.0 + 5.0)
+
+
+def test_a_page_that_was_not_ready_is_sent_again_and_its_error_has_the_html() -> None:
+    web = SimulatedWeb()
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p>half</p>"))
+    html: list[str] = []
+
+    class Never(Shop):
+        pages = 1
+        how = {"wait_for": ".item", "timeout": 2.0}
+
+        def failed(self, error: Any) -> Any:
+            html.append(error.response.text)
+
+    sim = simulate(Never, web, {"RETRY_TIMES": 1})
+    assert len(sim.sends) == 2
+    assert html == ["<p>half</p>"]
+    assert sim.stats["browser/failed/PageNotReady"] == 2
+
+
+def test_robots_txt_holds_for_the_requests_of_a_page() -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example", robots="User-agent: *\nDisallow: /api/\n")
+    web.add_host("cdn.example", robots="User-agent: *\nDisallow: /\n")
+    asks = [["/api/0", "/app.js", f"{CDN}/lib.js"]]
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p class=item>0</p>", asks))
+    refused: list[Any] = []
+
+    class Robots(Shop):
+        pages = 1
+        how = True
+
+        def parse(self, response: Response) -> Any:
+            refused.extend(each.url for each in response.page.requests if each.status is None)
+
+    sim = simulate(Robots, web, {"ROBOTSTXT_OBEY": True})
+    sent = {send.url for send in sim.sends}
+    assert sent == {f"{A}/robots.txt", f"{A}/0", f"{A}/app.js", f"{CDN}/robots.txt"}
+    assert sorted(refused) == [f"{A}/api/0", f"{CDN}/lib.js"]
+
+
+def test_a_refused_request_of_a_page_slows_its_host_down_but_not_the_browser() -> None:
+    web = SimulatedWeb()
+    answers = iter([429, 200])
+    web.add_host("api.example", handler=lambda request: SimulatedResponse(next(answers), "x"))
+    asks = [["http://api.example/1"]]
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p class=item>0</p>", asks))
+
+    class One(Shop):
+        pages = 1
+        how = True
+
+    sim = simulate(One, web)
+    assert [send.status for send in sim.of("api.example")] == [429, 200]
+    assert sim.items[0]["items"] == ["0"]
+    (backed_off,) = [report.scope for report in sim.report if report.triggers]
+    assert backed_off == "api.example"
+
+
+def test_the_soft_block_detector_does_not_see_the_requests_of_a_page() -> None:
+    seen: list[str] = []
+
+    def detect(response: Response) -> bool:
+        seen.append(response.url)
+        return False
+
+    simulate(Shop, shop(), {"SOFT_BLOCK_DETECTOR": detect})
+    assert seen.count(f"{A}/0") == 1
+    assert f"{A}/api/0" not in seen
+
+
+def test_blocked_kinds_and_third_parties_are_not_sent() -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    web.add_host("api.a.example")
+    web.add_host("cdn.example")
+    asks = [["/a.png", "/b.woff2", "/app.js", "http://api.a.example/x", f"{CDN}/lib.js"]]
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p class=item>0</p>", asks))
+
+    class One(Shop):
+        pages = 1
+        how = True
+
+    sim = simulate(One, web, {"BROWSER_THIRD_PARTY": "none"})
+    assert {send.url for send in sim.sends} == {f"{A}/0", f"{A}/app.js", "http://api.a.example/x"}
+    assert sim.stats["browser/refused/third_party"] == 1
+    sim = simulate(One, web, {"BROWSER_THIRD_PARTY": ["cdn.example"], "BROWSER_REQUESTS_LIMIT": 2})
+    assert sim.stats["browser/refused/requests_limit"] == 1
+
+
+def test_cookies_of_sub_requests_are_stored_and_a_page_gets_the_cookies_of_its_jar() -> None:
+    web = SimulatedWeb()
+    seen: list[str] = []
+
+    def respond(request: Request) -> SimulatedResponse:
+        seen.append(f"{request.url.rpartition('/')[2]} {request.headers.get('Cookie', '')}")
+        return SimulatedResponse(200, "x", {"Set-Cookie": "api=1; HttpOnly; SameSite=Lax"})
+
+    web.add_host("a.example", handler=respond)
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p class=item>0</p>", [["/api"]]))
+
+    class Twice(Shop):
+        pages = 1
+        how = True
+
+        def parse(self, response: Response) -> Any:
+            yield Request(f"{A}/next", self.last)
+
+        def last(self, response: Response) -> Any:
+            yield {}
+
+    simulate(Twice, web)
+    assert seen == ["api ", "next api=1"]
+
+
+async def test_a_drain_returns_a_page_whose_request_waits_and_the_job_renders_it_later(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    class Stops(Shop):
+        async def load_all(self, page: Any) -> None:
+            if not (tmp_path / "stopped").exists():
+                (tmp_path / "stopped").touch()
+                self.crawl.shutdown()
+            await page.click(".more")
+
+    web = shop()
+    settings = {"JOB_DIR": str(tmp_path / "job"), "BROWSER_PAGES": 1}
+    first = await web.crawl(Stops, settings)
+    assert first.reason == "shutdown"
+    assert first.items == []
+    assert first.elapsed < 4.0
+    second = await web.crawl(Stops, settings)
+    assert [item["items"] for item in second.items] == [[str(n), "more"] for n in range(3)]
+
+
+async def test_a_cancelled_crawl_closes_its_pages_and_a_job_renders_them_later(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    web = shop()
+    settings = {"JOB_DIR": str(tmp_path / "job")}
+    with trio.move_on_after(2.5):
+        await web.crawl(Shop, settings)
+    sim = await web.crawl(Shop, settings)
+    assert [item["items"] for item in sim.items] == [[str(n), "more"] for n in range(3)]
+
+
+def test_a_page_that_waits_for_a_tab_says_so() -> None:
+    web = SimulatedWeb()
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p>0</p>", seconds=50.0))
+    words: list[str] = []
+
+    class Asks(Shop):
+        how = True
+
+        async def start(self) -> Any:
+            yield Request(f"{A}/0", meta={"browser": True})
+            yield Request("http://b.example/", meta={"browser": True})
+
+    async def look(crawl: Any) -> None:
+        await trio.sleep(10.0)
+        words.append(str(crawl.why("browser")))
+        crawl.shutdown()
+
+    web.add_page("http://b.example/", body="<p></p>", rendered="<p>1</p>")
+    simulate(Asks, web, {"BROWSER_PAGES": 1, "WATCHERS": {look: 1}})
+    assert "1 of 1 tabs are in use (BROWSER_PAGES)" in words[0]
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"wait": ".item"}, "unknown key 'wait'; the keys are wait_for"),
+        ({"run": "nothing"}, "run names 'nothing', and the spider has no such method"),
+        ({"run": "parse"}, "run names 'parse', which must be an async method"),
+        ({"run": "__class__"}, "run names '__class__', and the spider has no such method"),
+        ({"run": "crawl"}, "run names 'crawl', and the spider has no such method"),
+        ({"timeout": -1.0}, "timeout"),
+        ({"block": ["pictures"]}, "block"),
+        ("yes", "meta browser must be True or a trawl.Page"),
+    ],
+)
+def test_a_wrong_page_is_refused_when_it_is_scheduled(how: Any, words: str, caplog: pytest.LogCaptureFixture) -> None:
+    wrong = how
+
+    class Wrong(Shop):
+        pages = 1
+        how = wrong
+
+    sim = simulate(Wrong, shop(1), errors="collect")
+    assert sim.sends == ()
+    assert words in caplog.text
+    assert any(record.levelno == logging.ERROR for record in caplog.records)
+
+
+def test_a_method_in_run_is_stored_by_its_name() -> None:
+    class ByMethod(Shop):
+        async def start(self) -> Any:
+            yield Request(f"{A}/0", meta={"browser": trawl.Page(wait_for=".item", run=self.load_all)})
+
+        def parse(self, response: Response) -> Any:
+            yield response.meta["browser"]
+
+    assert simulate(ByMethod, shop(1)).items == [{"wait_for": ".item", "run": "load_all"}]
+
+
+def test_a_page_without_a_description_ends_the_simulation_with_its_name() -> None:
+    web = SimulatedWeb()
+    web.add_page(f"{A}/0", body="<p>skeleton</p>")
+
+    class One(Shop):
+        pages = 1
+        how = True
+
+    with pytest.raises(LookupError, match=r"no rendered page for http://a\.example/0"):
+        simulate(One, web)
+
+
+def test_a_failed_action_is_an_error_of_its_page_only() -> None:
+    class Fails(Shop):
+        async def load_all(self, page: Any) -> None:
+            if (await page.url()).endswith("/1"):
+                raise KeyError("mine")
+            await page.click(".more")
+
+    sim = simulate(Fails, shop(), errors="collect")
+    assert [item.get("error") for item in sim.items] == [None, "IgnoreRequest", None]
+    assert sim.stats["spider_exceptions"] == 1
+    assert [type(error) for error in sim.errors] == [KeyError]
+
+
+def test_close_spider_in_an_action_ends_the_crawl() -> None:
+    class Closes(Shop):
+        async def load_all(self, page: Any) -> None:
+            raise trawl.CloseSpider("enough")
+
+    assert simulate(Closes, shop()).reason == "enough"
+
+
+def test_a_page_may_not_navigate_to_another_site_than_the_allowed_domains() -> None:
+    web = shop(1)
+    web.add_page("http://other.example/", body="<p></p>", rendered="<p class=item>other</p>")
+
+    class Leaves(Shop):
+        pages = 1
+        allowed_domains = ["a.example"]
+
+        async def load_all(self, page: Any) -> None:
+            await page.goto("http://other.example/")
+
+    sim = simulate(Leaves, web, {"RETRY_TIMES": 0}, errors="collect")
+    assert sim.stats["browser/refused/offsite_filtered"] == 1
+    assert not sim.of("other.example")
+
+
+def test_the_status_shows_the_open_pages_and_what_each_waits_for() -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=1.0)
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p>0</p>", [["/api/0", "/api/1"]], 20.0))
+    found: list[Any] = []
+
+    async def look(crawl: Any) -> None:
+        for at in (3.5, 10.0, 40.0):
+            await trio.sleep_until(crawl.started_at + at)
+            found.append(crawl.status().browser)
+
+    class One(Shop):
+        pages = 1
+        how = True
+
+        async def start(self) -> Any:
+            with self.crawl.stay_open():
+                async for request in super().start():
+                    yield request
+                await trio.sleep(45.0)
+
+    simulate(One, web, {"DOWNLOAD_DELAY": 3.0, "WATCHERS": {look: 1}})
+    waiting, running, after = found
+    assert (waiting.open, waiting.tabs, waiting.rendered) == (1, 4, 0)
+    assert waiting.pages == [f"{A}/0: open for 2 s, waits for {A}/api/0 and 1 more"]
+    assert running.pages == [f"{A}/0: open for 8 s, runs its scripts"]  # as of the latest second
+    assert (after.open, after.rendered, after.requests, after.pages) == (0, 1, 2, [])
+
+
+def test_a_callback_renders_a_page_only_if_it_has_to_and_sends_nothing_twice() -> None:
+    web = SimulatedWeb()
+    web.add_page(f"{A}/0", body="<p class=price>1</p>")
+    web.add_page(f"{A}/1", body="<p></p>", rendered=Rendered("<p class=price>2</p>", [["/api"]]))
+
+    class Prices(trawl.Spider):
+        name = "prices"
+        start_urls = (f"{A}/0", f"{A}/1")
+
+        async def parse(self, response: Response) -> Any:
+            if not response.css(".price"):
+                response = await self.crawl.render(response, wait_for=".price")
+            yield {"price": response.css(".price::text").get(), "flags": response.flags}
+
+    sim = simulate(Prices, web, EXACT)
+    assert sim.items == [{"price": "1", "flags": []}, {"price": "2", "flags": ["browser"]}]
+    assert [send.url for send in sim.sends] == [f"{A}/0", f"{A}/1", f"{A}/api"]
+
+
+def test_a_page_that_is_held_open_for_a_block() -> None:
+    seen: list[str] = []
+
+    class Holds(trawl.Spider):
+        name = "holds"
+        start_urls = (f"{A}/0",)
+
+        async def parse(self, response: Response) -> Any:
+            async with self.crawl.open_page(response, session="anna") as page:
+                await page.click(".more")
+                yield {"html": await page.html()}
+            for wrong in ({"wait": 1}, {"run": "nothing"}):
+                with pytest.raises(ValueError, match="meta browser"):
+                    await self.crawl.render(response, **wrong)
+            with pytest.raises(ValueError, match="is not a page that a browser can open"):
+                await self.crawl.render(Response(f"{A}/x", body=b"%PDF-", headers={"Content-Type": "application/pdf"}))
+            with pytest.raises(trawl.errors.PageNotReady):
+                await self.crawl.render(response, wait_for=".never", timeout=1.0)
+            with pytest.raises(KeyError, match="mine"):
+                await self.crawl.render(response, run=self.act)
+            seen.append("all")
+
+        async def act(self, page: Any) -> None:
+            raise KeyError("mine")
+
+    (item,) = simulate(Holds, shop(1), EXACT, errors="collect").items
+    assert "more" in item["html"]
+    assert seen == ["all"]
+
+
+def test_a_rendered_page_may_not_be_larger_than_a_response() -> None:
+    web = SimulatedWeb()
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered(f"<p>{'x' * 200}</p>"))
+
+    class One(Shop):
+        pages = 1
+        how = True
+
+    sim = simulate(One, web, {"DOWNLOAD_MAXSIZE": 100, "RETRY_TIMES": 2})
+    assert [item["error"] for item in sim.items] == ["BodyTooLarge"]
+    assert len(sim.sends) == 1

@@ -1,0 +1,306 @@
+"""Pages rendered by a real Chromium over a simulated web. No request leaves the process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from typing import Any
+
+import pytest
+import trio
+
+import trawl
+from tests.servers.rendering import TEXT, crawl, processes, profiles, site
+from trawl.errors import PageCrashed, PageNotReady
+from trawl.http import Request, Response
+from trawl.testing import SimulatedResponse
+
+pytestmark = pytest.mark.servers
+
+APP = """<!doctype html><html><body><h1></h1><button class=more>more</button><script>
+fetch('/api/me').then(r => r.text()).then(t => {
+  document.querySelector('h1').textContent = t; document.cookie = 'pref=dark; path=/' });
+fetch('/private/x').then(r => r.text(), e => 'refused').then(t => {
+  const p = document.createElement('i'); p.textContent = t; document.body.append(p) });
+document.querySelector('.more').onclick = async () => {
+  const r = await fetch('/api/more', {method: 'POST', body: 'page=2'});
+  const p = document.createElement('p'); p.className = 'item'; p.textContent = await r.text();
+  document.body.append(p) };
+</script></body></html>"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Any:
+    yield
+    assert processes() == []
+    assert profiles() == []
+
+
+def failing(url: str, how: Any = True, **settings: Any) -> type[trawl.Spider]:
+    class One(trawl.Spider):
+        name = "one"
+        custom_settings = settings
+
+        async def start(self) -> Any:
+            yield Request(url, meta={"browser": how}, errback=self.failed)
+
+        def failed(self, error: Any) -> Any:
+            yield {"error": type(error).__name__, "html": getattr(getattr(error, "response", None), "text", None)}
+
+        def parse(self, response: Response) -> Any:
+            yield {"html": response.text, "url": response.url, "status": response.status, "page": response.page}
+
+    return One
+
+
+async def test_a_page_is_rendered_with_its_session_its_cookies_and_the_spiders_actions() -> None:
+    def respond(path: str, request: Request) -> Any:
+        cookie = request.headers.get("Cookie", "")
+        if path == "/login":
+            who = request.body.decode()
+            return SimulatedResponse(
+                200, "in", {"Content-Type": "text/html", "Set-Cookie": f"sid={who}; HttpOnly; Path=/"}
+            )
+        if path == "/old":
+            return SimulatedResponse(302, "", {"Location": "/app"})
+        if path == "/app":
+            return APP
+        if path == "/api/me":
+            return SimulatedResponse(200, f"hello {cookie}", TEXT)
+        if path == "/api/more":
+            return SimulatedResponse(200, f"{request.method} {request.body.decode()}", TEXT)
+        return f"plain {cookie}"
+
+    class Shop(trawl.Spider):
+        name = "shop"
+
+        async def start(self) -> Any:
+            for who in ("anna", "ben"):
+                yield Request(
+                    "http://a.example/login",
+                    self.logged_in,
+                    method="POST",
+                    body=who,
+                    meta={"session": who},
+                    dont_filter=True,
+                )
+
+        def logged_in(self, response: Response) -> Any:
+            who = response.meta["session"]
+            page = trawl.Page(run=self.act, screenshot=who == "anna")
+            yield Request("http://a.example/old", self.app, meta={"session": who, "browser": page}, dont_filter=True)
+
+        async def act(self, page: Any) -> None:
+            await page.click(".more")
+            await page.wait_for(".item")
+
+        def app(self, response: Response) -> Any:
+            assert response.page is not None
+            shot = response.page.screenshot
+            yield {
+                "url": response.url,
+                "status": response.status,
+                "h1": response.css("h1::text").get(),
+                "item": response.css(".item::text").get(),
+                "robots": response.css("i::text").get(),
+                "flags": response.flags,
+                "redirects": response.meta["redirect_urls"],
+                "shot": shot is not None and shot.startswith(b"\x89PNG"),
+                "asked": sorted((each.url.rpartition("/")[2], each.status) for each in response.page.requests),
+            }
+            who = response.meta["session"]
+            yield Request("http://a.example/plain", self.plain, meta={"session": who}, dont_filter=True)
+
+        def plain(self, response: Response) -> Any:
+            yield {"plain": response.text}
+
+    web = site(respond, robots="User-agent: *\nDisallow: /private/\n")
+    result = await crawl(Shop, web)
+    assert result.reason == "finished"
+    items = result.items or []
+    for who in ("anna", "ben"):
+        assert {
+            "url": "http://a.example/app",
+            "status": 200,
+            "h1": f"hello sid={who}",
+            "item": "POST page=2",
+            "robots": "refused",
+            "flags": ["browser"],
+            "redirects": ["http://a.example/old"],
+            "shot": who == "anna",
+            "asked": [("me", 200), ("more", 200), ("x", None)],
+        } in items
+        assert any(
+            item.get("plain") in (f"plain sid={who}; pref=dark", f"plain pref=dark; sid={who}") for item in items
+        )
+    assert result.stats["browser/page_count"] == 2
+    assert result.stats["browser/response_count"] == 4
+    assert result.stats["response_count"] == 9  # robots.txt; two logins, redirects, apps and plain pages
+
+
+async def test_a_response_that_is_not_a_page_is_not_rendered() -> None:
+    def respond(path: str, request: Request) -> Any:
+        if path == "/missing":
+            return SimulatedResponse(404, "<p>gone</p>")
+        return SimulatedResponse(200, b"%PDF-1.4", {"Content-Type": "application/pdf"})
+
+    class Files(trawl.Spider):
+        name = "files"
+        handle_httpstatus_list = ()
+        start_urls = ["http://a.example/a.pdf", "http://a.example/missing"]
+
+        async def start(self) -> Any:
+            for url in self.start_urls:
+                yield Request(url, meta={"browser": True}, errback=self.failed)
+
+        def failed(self, error: Any) -> Any:
+            yield {"status": error.response.status}
+
+        def parse(self, response: Response) -> Any:
+            yield {"body": response.body}
+
+    result = await crawl(Files, site(respond))
+    assert sorted(map(str, result.items or [])) == ["{'body': b'%PDF-1.4'}", "{'status': 404}"]
+    assert "browser/page_count" not in result.stats
+
+
+NEVER_READY = {
+    "a page without the element": "<p>text</p>",
+    "a page that navigates forever": "<script>setTimeout(() => location.href = '?' + Math.random(), 5)</script>",
+    "a script that never ends": "<p>text</p><script>setTimeout(() => { for (;;); }, 50)</script>",
+    "a page that asks forever": "<script>setInterval(() => fetch('/api?' + Math.random()), 5)</script>",
+    "dialogs": "<script>setInterval(() => alert('hi'), 5)</script>",
+    "pop-ups": "<script>setInterval(() => open('/popup'), 20)</script>",
+}
+
+
+@pytest.mark.parametrize("name", NEVER_READY)
+async def test_a_page_that_is_never_ready_ends_with_its_timeout(name: str) -> None:
+    web = site(lambda path, request: NEVER_READY[name] if path.startswith("/page") or "?" in path else "ok")
+    how = {"wait_for": ".never", "timeout": 0.8}
+    spider = failing("http://a.example/page", how, BROWSER_REQUESTS_LIMIT=20, ROBOTSTXT_OBEY=False)
+    with trio.fail_after(60):
+        result = await crawl(spider, web)
+    assert [item["error"] for item in result.items or []] == ["PageNotReady"]
+    assert result.stats["browser/failed/PageNotReady"] == 1
+    assert PageNotReady.is_retryable
+
+
+async def test_a_page_that_uses_too_much_memory_crashes_alone() -> None:
+    bomb = "<script>const all = []; for (;;) all.push(new Array(1e6).fill(Math.random()))</script>"
+
+    class Both(failing("http://a.example/bomb", {"timeout": 60.0})):  # type: ignore[misc]
+        async def start(self) -> Any:
+            for path in ("bomb", "fine"):
+                yield Request(f"http://a.example/{path}", meta={"browser": {"timeout": 60.0}}, errback=self.failed)
+
+    web = site(lambda path, request: bomb if path == "/bomb" else "<p>fine</p>")
+    result = await crawl(Both, web, {"BROWSER_MEMORY_MB": 64})
+    assert {item.get("error", "fine") for item in result.items or []} == {"PageCrashed", "fine"}
+    assert PageCrashed.is_retryable
+
+
+async def test_a_killed_browser_loses_no_page_and_renders_none_twice() -> None:
+    pages = 24
+
+    class Many(trawl.Spider):
+        name = "many"
+
+        async def start(self) -> Any:
+            for n in range(pages):
+                yield Request(f"http://a.example/{n}", meta={"browser": {"wait_for": "h1"}})
+
+        def parse(self, response: Response) -> Any:
+            yield {"n": response.css("h1::text").get()}
+
+    async def kill(running: Any) -> None:
+        for _ in range(3):
+            with trio.move_on_after(10):
+                while not (running.stats.get("browser/page_count") or 0) or not (found := processes()):  # noqa: ASYNC110
+                    await trio.sleep(0.05)
+                await trio.sleep(0.3)
+            leaders = [pid for pid in found if os.getpgid(pid) == pid]
+            for pid in leaders:
+                os.killpg(pid, signal.SIGKILL)
+
+    script = "<script>fetch('/api').then(r => r.text()).then(t => { const h = document.createElement('h1');"
+    script += "h.textContent = location.pathname; document.body.append(h) })</script>"
+    web = site(lambda path, request: f"<body>{script}</body>" if path != "/api" else SimulatedResponse(200, "ok", TEXT))
+    result = await crawl(Many, web, {"RETRY_TIMES": 5, "RETRY_DELAY": 0.0}, watchers=[kill])
+    assert result.reason == "finished"
+    assert sorted(item["n"] for item in result.items or []) == sorted(f"/{n}" for n in range(pages))
+
+
+async def test_without_a_chromium_the_crawl_ends_with_one_clear_line(caplog: pytest.LogCaptureFixture) -> None:
+    spider = failing("http://a.example/", True, BROWSER_PATH="no-such-chromium")
+    result = await crawl(spider, site(lambda path, request: "<p>x</p>"))
+    assert result.reason == "browser_failed"
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert lines == ["BROWSER_PATH: 'no-such-chromium' is not a program that can be run"]
+
+
+async def test_third_parties_and_blocked_kinds_send_nothing() -> None:
+    page = "<img src=/a.png><script src=http://cdn.example/lib.js></script><script src=/own.js></script><p>done</p>"
+    seen: list[str] = []
+
+    def respond(path: str, request: Request) -> Any:
+        seen.append(request.url)
+        return page if path == "/" else SimulatedResponse(200, "", {"Content-Type": "text/javascript"})
+
+    web = site(respond, "a.example", "cdn.example")
+    result = await crawl(failing("http://a.example/"), web, {"BROWSER_THIRD_PARTY": "none", "ROBOTSTXT_OBEY": False})
+    assert sorted(seen) == ["http://a.example/", "http://a.example/own.js"]
+    details = (result.items or [])[0]["page"]
+    assert details.blocked == 1
+    assert [(each.url, each.refused) for each in details.requests if each.refused] == [
+        ("http://cdn.example/lib.js", "third_party")
+    ]
+
+
+async def test_an_action_that_fails_is_an_error_of_the_page(caplog: pytest.LogCaptureFixture) -> None:
+    class Acts(failing("http://a.example/", {"run": "act"})):  # type: ignore[misc]
+        async def act(self, page: Any) -> None:
+            await page.click(".missing")
+
+    result = await crawl(Acts, site(lambda path, request: "<p>x</p>"))
+    assert [item["error"] for item in result.items or []] == ["IgnoreRequest"]
+    assert result.stats["spider_exceptions"] == 1
+    assert any("act of the spider failed" in record.getMessage() for record in caplog.records)
+
+
+async def test_the_actions_of_a_form() -> None:
+    form = """<form onsubmit="return false"><input id=user>
+      <select id=kind><option value=a>A<option value=b>B</select></form>
+      <div style='height:5000px'></div><p></p><script>
+      const p = document.querySelector('p'), say = t => p.textContent += t + ';';
+      document.querySelector('#user').addEventListener('input', e => say('input ' + e.target.value));
+      document.querySelector('#user').addEventListener('keydown', e => say('key ' + e.key));
+      document.querySelector('#kind').addEventListener('change', e => say('kind ' + e.target.value));
+      addEventListener('scroll', () => say('scroll'), {once: true});
+      setTimeout(() => history.pushState({}, '', '/later?x=1'), 100);
+      </script>"""
+
+    class Fills(failing("http://a.example/", {"run": "act", "pdf": True})):  # type: ignore[misc]
+        async def act(self, page: Any) -> None:
+            await page.fill("#user", "anna \ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"))
+            await page.press("Enter")
+            await page.select("#kind", "b")
+            await page.scroll()
+            await page.wait_for_url("*/later?x=*")
+            assert await page.has("#user")
+            assert await page.evaluate("1 + 1") == 2
+            assert await page.evaluate("'\\ud800'") == "\ud800"
+            with pytest.raises(RuntimeError, match="boom"):
+                await page.evaluate("(() => { throw new Error('boom') })()")
+            await page.settled(0.1)
+            self.told = await page.text("p")
+
+        def parse(self, response: Response) -> Any:
+            yield {"told": self.told, "url": response.url, "pdf": response.page.pdf[:5]}
+
+    (item,) = (await crawl(Fills, site(lambda path, request: form))).items or []
+    assert item["told"].split(";")[:3] == ["input anna \U0001f600", "key Enter", "kind b"]
+    assert "scroll" in item["told"]
+    assert item["url"] == "http://a.example/later?x=1"
+    assert item["pdf"] == b"%PDF-"

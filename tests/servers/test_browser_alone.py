@@ -1,0 +1,265 @@
+"""Chromium by itself: what its pages can reach, what cancels and kills leave, and the commands that it knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.servers.rendering import processes, profiles, wanted
+from trawl.blocking import ThreadBlocking
+from trawl.browser import Answer, Asked, Browsers, BrowserSettings, Opening, devtools, page, pool
+
+pytestmark = pytest.mark.servers
+
+SETTINGS = BrowserSettings(browser_sandbox=False)
+
+
+@asynccontextmanager
+async def running(settings: BrowserSettings = SETTINGS) -> AsyncIterator[Browsers]:
+    wanted()
+    browsers = Browsers(settings, ThreadBlocking())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(browsers.run)
+        yield browsers
+        nursery.cancel_scope.cancel()
+
+
+class Listeners:
+    """Sockets that record who connects or sends."""
+
+    def __init__(self) -> None:
+        self.tcp = socket.create_server(("127.0.0.1", 0))
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.udp.bind(("127.0.0.1", 0))
+        for each in (self.tcp, self.udp):
+            each.setblocking(False)
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        return self.tcp.getsockname()[1], self.udp.getsockname()[1]
+
+    def heard(self) -> list[str]:
+        found = []
+        for kind, receive in (("tcp", self.tcp.accept), ("udp", lambda: self.udp.recvfrom(1000))):
+            try:
+                found.append(f"{kind} {receive()}")
+            except BlockingIOError:
+                continue
+        return found
+
+    def close(self) -> None:
+        self.tcp.close()
+        self.udp.close()
+
+
+LEAKY = """<!doctype html><html><head>
+<link rel=dns-prefetch href=//127.0.0.1:{tcp}><link rel=preconnect href=http://127.0.0.1:{tcp}>
+<link rel=prefetch href=http://127.0.0.1:{tcp}/prefetch><link rel=prerender href=http://127.0.0.1:{tcp}/prerender>
+<link rel=icon href=http://127.0.0.1:{tcp}/favicon.ico><link rel=manifest href=http://127.0.0.1:{tcp}/manifest>
+<script type=speculationrules>{{"prefetch": [{{"source": "list", "urls": ["http://127.0.0.1:{tcp}/spec"]}}],
+ "prerender": [{{"source": "list", "urls": ["http://127.0.0.1:{tcp}/prerender2"]}}]}}</script></head><body>
+<a id=down download href=http://127.0.0.1:{tcp}/download>x</a>
+<a id=pinged ping=http://127.0.0.1:{tcp}/ping href=#here>y</a>
+<script>
+const quiet = f => {{ try {{ f() }} catch (e) {{}} }};
+quiet(() => new WebSocket('ws://127.0.0.1:{tcp}/'));
+quiet(() => navigator.sendBeacon('http://127.0.0.1:{tcp}/beacon', 'x'));
+quiet(() => new EventSource('http://127.0.0.1:{tcp}/events'));
+quiet(() => new WebTransport('https://127.0.0.1:{tcp}/'));
+quiet(() => navigator.serviceWorker.register('/worker.js'));
+quiet(() => new Worker('http://127.0.0.1:{tcp}/worker.js'));
+quiet(() => {{ new Image().src = 'http://127.0.0.1:{tcp}/image' }});
+quiet(() => fetch('http://127.0.0.1:{tcp}/fetch', {{keepalive: true}}));
+quiet(() => {{
+  const pc = new RTCPeerConnection({{iceServers: [{{urls: 'stun:127.0.0.1:{udp}'}},
+    {{urls: 'turn:127.0.0.1:{tcp}?transport=tcp', username: 'u', credential: 'p'}}]}});
+  pc.createDataChannel('x'); pc.createOffer().then(o => pc.setLocalDescription(o)) }});
+quiet(() => document.querySelector('#down').click());
+quiet(() => document.querySelector('#pinged').click());
+quiet(() => open('http://127.0.0.1:{tcp}/popup'));
+</script></body></html>"""
+
+
+async def test_nothing_of_a_page_is_on_the_wire() -> None:
+    listeners = Listeners()
+    tcp, udp = listeners.ports
+    body = LEAKY.format(tcp=tcp, udp=udp).encode()
+    asked: list[str] = []
+
+    async def ask(wanted: Asked) -> Answer | None:
+        asked.append(wanted.url)
+        if wanted.is_main:
+            return Answer(200, [("Content-Type", "text/html")], body)
+        if wanted.url.endswith("/worker.js"):
+            return Answer(200, [("Content-Type", "text/javascript")], b"fetch('/from-worker')")
+        return None
+
+    try:
+        async with running() as browsers, browsers.open_page(Opening(ask=ask)) as opened:
+            await opened.goto(f"http://127.0.0.1:{tcp}/")
+            for _ in range(20):
+                await trio.sleep(0.1)
+                assert listeners.heard() == []
+        assert f"http://127.0.0.1:{tcp}/fetch" in asked
+    finally:
+        listeners.close()
+
+
+async def test_cancels_at_random_instants_leave_nothing() -> None:
+    async def ask(wanted: Asked) -> Answer | None:
+        if wanted.is_main:
+            return Answer(200, [("Content-Type", "text/html")], b"<script>fetch('/x'); fetch('/y')</script>")
+        await trio.sleep(0.05)
+        return Answer(200, [("Content-Type", "text/plain")], b"x")
+
+    chance = random.Random(1)
+    async with running() as browsers:
+        async with browsers.open_page(Opening(ask=ask)) as first:
+            await first.goto("http://a.example/")
+            chromium = first._chromium  # type: ignore[attr-defined]
+            for _ in range(30):
+                with trio.move_on_after(chance.uniform(0.0, 0.2)):
+                    async with browsers.open_page(Opening(ask=ask)) as opened:
+                        await opened.goto("http://a.example/")
+                        await opened.settled(0.1)
+            with trio.fail_after(20):
+                while True:
+                    contexts = (await chromium.call("Target.getBrowserContexts"))["browserContextIds"]
+                    targets = [
+                        each
+                        for each in (await chromium.call("Target.getTargets"))["targetInfos"]
+                        if each["url"] != "about:blank"
+                    ]
+                    if len(contexts) == 1 and len(targets) == 1:
+                        break
+                    await trio.sleep(0.05)
+            assert chromium.connection.sessions == 1
+            assert browsers.open == 1
+        assert browsers.launched == 1
+
+
+async def test_an_old_browser_ends_with_its_last_page() -> None:
+    async def ask(wanted: Asked) -> Answer | None:
+        return Answer(200, [("Content-Type", "text/html")], b"<p>x</p>")
+
+    async with running(BrowserSettings(browser_sandbox=False, browser_recycle=2)) as browsers:
+        for _ in range(5):
+            async with browsers.open_page(Opening(ask=ask)) as opened:
+                await opened.goto("http://a.example/")
+        assert browsers.launched == 3
+    assert processes() == []
+    assert profiles() == []
+
+
+async def test_a_sessions_storage_lasts_and_another_session_has_its_own() -> None:
+    async def ask(wanted: Asked) -> Answer | None:
+        return Answer(200, [("Content-Type", "text/html")], b"<p>x</p>")
+
+    async with running() as browsers:
+        for session, value in (("anna", "1"), ("ben", "2"), ("anna", ""), ("ben", "")):
+            async with browsers.open_page(Opening(ask=ask, session=session)) as opened:
+                await opened.goto("http://a.example/")
+                if value:
+                    await opened.evaluate(f"localStorage.setItem('who', '{session}')")
+                assert await opened.evaluate("localStorage.getItem('who')") == session
+
+
+def test_a_killed_python_leaves_no_browser() -> None:
+    wanted()
+    code = """if True:
+        import trio
+        from trawl.blocking import ThreadBlocking
+        from trawl.browser import Answer, Browsers, BrowserSettings, Opening
+
+        async def ask(wanted):
+            return Answer(200, [("Content-Type", "text/html")], b"<p>x</p>")
+
+        async def main():
+            browsers = Browsers(BrowserSettings(browser_sandbox=False), ThreadBlocking())
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(browsers.run)
+                async with browsers.open_page(Opening(ask=ask)) as page:
+                    await page.goto("http://a.example/")
+                    print("open", flush=True)
+                    await trio.sleep_forever()
+
+        trio.run(main)
+    """
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as python:
+        assert python.stdout is not None
+        assert python.stdout.readline() == b"open\n"
+        python.send_signal(signal.SIGKILL)
+    until = time.monotonic() + 20
+    mark = f"{devtools.PROFILE}{python.pid}-"
+    while left := [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _read(path)]:
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+    assert list(Path(tempfile.gettempdir()).glob(f"{mark}*"))
+    devtools._remove(devtools._new_profile())  # the next start removes the profiles of dead processes
+    assert not list(Path(tempfile.gettempdir()).glob(f"{mark}*"))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+COMMAND = re.compile(r'"((?:Page|Target|Fetch|Browser|Storage|Runtime|Input|Emulation)\.[a-z]\w+)"')
+
+
+def used() -> set[str]:
+    """Return the commands in the source."""
+    sources = [Path(str(each.__file__)).read_text() for each in (devtools, page, pool)]
+    return {name for source in sources for name in COMMAND.findall(source)} | {
+        f"{name}.enable" for name in page.DOMAINS
+    }
+
+
+def test_the_installed_chromium_knows_every_command_in_use(tmp_path: Path) -> None:
+    """The list is Chromium's own ``/json/protocol``, which only its debugging port serves."""
+    path = wanted()
+    assert len(used()) > 20
+    command = [
+        path,
+        "--headless=new",
+        "--no-sandbox",
+        "--remote-debugging-port=0",
+        f"--user-data-dir={tmp_path}",
+        "about:blank",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        file, until = tmp_path / "DevToolsActivePort", time.monotonic() + 30
+        while not file.exists() or not file.read_text().strip():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        port = file.read_text().split()[0]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/protocol") as answer:
+            protocol = json.loads(answer.read())
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    known = {
+        f"{domain['domain']}.{each['name']}"
+        for domain in protocol["domains"]
+        for kind in ("commands", "events")
+        for each in domain.get(kind, ())
+    }
+    assert used() - known == set()

@@ -1,0 +1,24 @@
+"""Pages that need a browser: Chromium without a network, rendering as middleware, and the browsers of a crawl."""
+
+from trawl.browser.page import Answer, Ask, Asked, BrowserPage, Opening, OpenPage
+from trawl.browser.pool import Browsers, BrowserSettings, Page, check_browser, shared_hosts
+from trawl.browser.rendering import PageCrawl, PageDetails, RenderedResponse, Rendering, SubRequest
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "Asked",
+    "BrowserPage",
+    "BrowserSettings",
+    "Browsers",
+    "OpenPage",
+    "Opening",
+    "Page",
+    "PageCrawl",
+    "PageDetails",
+    "RenderedResponse",
+    "Rendering",
+    "SubRequest",
+    "check_browser",
+    "shared_hosts",
+]

@@ -1,0 +1,540 @@
+"""Chromium and its DevTools protocol: finds the program, starts it without a network, and talks to it over a pipe.
+
+Theory of operation. Chromium reads commands from descriptor 3 and writes replies and events to descriptor 4, as JSON
+messages that end in NUL (``--remote-debugging-pipe``). No other program of the machine can reach this pipe, and
+Chromium ends when it is closed, even if Python was killed. One task writes, so that a cancelled caller never leaves
+half a message, and one task reads::
+
+    call(session, method, params) ──► queue ──► writer ──► Chromium ──► reader ──┬─► the caller, by the command's number
+                                                                                └─► the handler of the event's session
+
+A command that creates something names its ``undo``. If its caller is cancelled, the reply that comes later is passed to
+``undo``, so that a cancelled ``Target.createTarget`` leaves no tab.
+
+**No network**. All traffic of Chromium goes to a proxy that does not exist, and WebRTC may not bypass it. A request is
+therefore answered by trawl or fails (:mod:`trawl.browser.page`).
+
+Length: one program from its path to its last process, with the list of its flags.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+import trio
+
+from trawl.blocking import Blocking
+from trawl.errors import BrowserEnded, UsageError
+
+__all__ = [
+    "Carrier",
+    "Chromium",
+    "CommandFailed",
+    "Connection",
+    "Handler",
+    "Reply",
+    "find_chromium",
+    "open_chromium",
+]
+
+INSTALL = "`apt install chromium-headless-shell` or `npx @puppeteer/browsers install chrome-headless-shell`"
+"""How to get a Chromium, for messages."""
+
+NAMES = ("chrome-headless-shell", "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""Names of the program on the path. The headless shells come first, because a page costs them half the CPU time."""
+
+MAX_UNSENT_BYTES = 4 << 20
+"""Bytes of commands that wait for the pipe. Further callers wait."""
+
+MAX_MESSAGE_BYTES = 256 << 20
+"""Maximum size of a message from Chromium. A longer message ends the connection."""
+
+CLOSE_GRACE = 3.0
+"""Maximum seconds to wait for the end of the killed process and for the removal of its profile."""
+
+PROFILE = "trawl-browser-"
+
+_SWITCHES = """
+    headless=new disable-gpu disable-dev-shm-usage disable-background-networking disable-component-update disable-sync
+    no-first-run no-default-browser-check mute-audio disable-extensions disable-default-apps disable-breakpad
+    disable-crash-reporter disable-client-side-phishing-detection disable-domain-reliability disable-hang-monitor
+    disable-prompt-on-repost metrics-recording-only no-pings password-store=basic use-mock-keychain
+    disable-field-trial-config hide-scrollbars force-color-profile=srgb disable-ipc-flooding-protection
+    disable-background-timer-throttling disable-backgrounding-occluded-windows disable-renderer-backgrounding
+"""
+_DISABLED_FEATURES = """
+    Translate OptimizationHints MediaRouter DialMediaRouteProvider InterestFeedContentSuggestions
+    AutofillServerCommunication PrivacySandboxSettings4 HttpsUpgrades HttpsFirstBalancedModeAutoEnable PaintHolding
+    CertificateTransparencyComponentUpdater
+"""
+
+FLAGS = (*[f"--{name}" for name in _SWITCHES.split()], f"--disable-features={','.join(_DISABLED_FEATURES.split())}")
+"""Flags for a Chromium that renders pages and does nothing by itself."""
+
+NO_NETWORK = (
+    "--proxy-server=http://127.0.0.1:1",
+    "--proxy-bypass-list=<-loopback>",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # the headless shell's flag
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",  # Chromium's flag
+    "--dns-prefetch-disable",
+)
+"""Flags that leave Chromium no network. Requests that are not intercepted fail."""
+
+
+class CommandFailed(Exception):
+    """Chromium refused a command, for example because its page is gone.
+
+    Attributes:
+        method: The command.
+        message: Chromium's message.
+    """
+
+    def __init__(self, method: str, message: str) -> None:
+        super().__init__(f"{method}: {message}")
+        self.method = method
+        self.message = message
+
+
+class Carrier(Protocol):
+    """Carries whole messages to Chromium and back."""
+
+    async def send(self, message: bytes) -> None:
+        """Send one message."""
+
+    async def receive(self) -> bytes:
+        """Return the next message.
+
+        Raises:
+            trio.EndOfChannel: If there are no more messages.
+        """
+        ...
+
+
+class _Message(msgspec.Struct):
+    id: int | None = None
+    sessionId: str = ""
+    method: str = ""
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+    result: msgspec.Raw = msgspec.Raw(b"{}")
+    error: dict[str, Any] | None = None
+
+
+class _Command(msgspec.Struct, omit_defaults=True):
+    id: int
+    method: str
+    params: Any = None
+    sessionId: str = ""
+
+
+Reply: TypeAlias = "dict[str, Any]"
+"""The result of a command, or the parameters of an event."""
+
+Handler = Callable[[str, Reply], None]
+"""Called with the name and the parameters of each event of a session. Must not wait."""
+
+GONE = "trawl.gone"
+"""The event that each handler gets when the connection has ended."""
+
+_decode_message = msgspec.json.Decoder(_Message).decode
+_encode = msgspec.json.Encoder().encode
+_decode_any = msgspec.json.Decoder().decode
+
+
+def _decode(data: bytes) -> _Message:
+    """Return a message.
+
+    Raises:
+        ValueError: If it is not one.
+    """
+    try:
+        return _decode_message(data)
+    except msgspec.DecodeError:  # perhaps half of a surrogate pair in a string of the page, which msgspec refuses
+        found = json.loads(data)
+        if not isinstance(found, dict) or not isinstance(found.get("id", 0), int):
+            raise ValueError(f"no message: {data[:100]!r}") from None
+        return _Message(**{key: value for key, value in found.items() if key in _Message.__struct_fields__})
+
+
+def _reply(raw: msgspec.Raw | Reply) -> Reply:
+    if isinstance(raw, dict):
+        return raw
+    found: Reply = _decode_any(raw)
+    return found
+
+
+class _Pending:
+    """A command that waits for its reply."""
+
+    __slots__ = ("error", "event", "is_abandoned", "method", "reply", "undo")
+
+    def __init__(self, method: str, undo: Callable[[Reply], None] | None) -> None:
+        self.method = method
+        self.undo = undo
+        self.event = trio.Event()
+        self.reply: Reply | None = None
+        self.error: Exception | None = None
+        self.is_abandoned = False
+
+
+class Connection:
+    """DevTools over a carrier: commands that are awaited, and events that are passed to functions.
+
+    Args:
+        carrier: Carries the messages.
+
+    Attributes:
+        ended: The reason why no command is possible any more; None while the connection is open.
+    """
+
+    def __init__(self, carrier: Carrier) -> None:
+        self.ended: BrowserEnded | None = None
+        self._carrier = carrier
+        self._number = 0
+        self._pending: dict[int, _Pending] = {}
+        self._handlers: dict[str, Handler] = {}
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._has_unsent = trio.Event()
+        self._has_room = trio.Event()
+
+    @property
+    def sessions(self) -> int:
+        """Number of sessions with a handler."""
+        return len(self._handlers)
+
+    @property
+    def waiting(self) -> int:
+        """Number of commands without a reply whose caller waits, or that must be undone."""
+        return len(self._pending)
+
+    def handle(self, session: str, handler: Handler) -> None:
+        """Pass the events of ``session`` to ``handler``."""
+        self._handlers[session] = handler
+
+    def forget(self, session: str) -> None:
+        """Drop the events of ``session`` from now on."""
+        self._handlers.pop(session, None)
+
+    def post(self, session: str, method: str, params: Mapping[str, Any] | None = None) -> int:
+        """Send a command without waiting for its reply, unless the connection has ended. Returns its number."""
+        self._number += 1
+        if self.ended is None:
+            data = _encode(_Command(self._number, method, params, session))
+            self._unsent.append(data)
+            self._unsent_bytes += len(data)
+            self._has_unsent.set()
+        return self._number
+
+    async def call(
+        self,
+        session: str,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        undo: Callable[[Reply], None] | None = None,
+    ) -> Reply:
+        """Send a command and return its reply. A checkpoint.
+
+        Cancelling forgets the command. If Chromium has executed it, ``undo`` gets the reply.
+
+        Raises:
+            BrowserEnded: If the connection has ended, or ends before the reply.
+            CommandFailed: If Chromium refuses the command.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while self._unsent_bytes > MAX_UNSENT_BYTES and self.ended is None:
+            await self._has_room.wait()
+        if self.ended is not None:
+            raise BrowserEnded(self.ended.cause)
+        pending = _Pending(method, undo)
+        number = self.post(session, method, params)
+        self._pending[number] = pending
+        try:
+            await pending.event.wait()
+        except trio.Cancelled:
+            pending.is_abandoned = True
+            if pending.reply is not None and undo is not None:  # it came in the same step of the loop
+                undo(pending.reply)
+            elif undo is None:
+                self._pending.pop(number, None)
+            raise
+        if pending.error is not None:
+            raise pending.error
+        assert pending.reply is not None
+        return pending.reply
+
+    async def run(self) -> None:
+        """Read and write until the carrier ends. Then all waiting callers and handlers are notified."""
+        cause = "the connection to the browser has ended"
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                try:
+                    await self._read()
+                except ValueError as error:
+                    cause = f"the browser sent a message that is not DevTools: {error}"
+                nursery.cancel_scope.cancel()
+        finally:
+            self.end(cause)
+
+    def end(self, cause: str) -> None:
+        """End the connection: every waiting caller gets an error, every handler the event :data:`GONE`."""
+        if self.ended is None:
+            self.ended = BrowserEnded(cause)
+        pending, self._pending = self._pending, {}
+        for each in pending.values():
+            each.error = BrowserEnded(self.ended.cause)
+            each.event.set()
+        handlers, self._handlers = self._handlers, {}
+        for handler in handlers.values():
+            handler(GONE, {})
+        self._unsent.clear()
+        self._has_room.set()
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                data = await self._carrier.receive()
+            except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+            message = _decode(data)
+            if message.id is None:
+                handler = self._handlers.get(message.sessionId)
+                if handler is not None:
+                    handler(message.method, _reply(message.params))
+                continue
+            pending = self._pending.pop(message.id, None)
+            if pending is None:  # no caller waits for it
+                continue
+            if message.error is not None:
+                pending.error = CommandFailed(pending.method, str(message.error.get("message", "")))
+            else:
+                pending.reply = _reply(message.result)
+                if pending.is_abandoned and pending.undo is not None:
+                    pending.undo(pending.reply)
+            pending.event.set()
+
+    async def _write(self) -> None:
+        while True:
+            while not self._unsent:
+                self._has_unsent = trio.Event()
+                await self._has_unsent.wait()
+            unsent, self._unsent = self._unsent, []
+            for data in unsent:
+                try:
+                    await self._carrier.send(data)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    return
+                self._unsent_bytes -= len(data)
+            self._has_room.set()
+            self._has_room = trio.Event()
+
+
+class Pipe:
+    """Messages that end in NUL, over the pipes of a process."""
+
+    def __init__(self, out: trio.abc.SendStream, into: trio.abc.ReceiveStream) -> None:
+        self._out = out
+        self._in = into
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._ready: list[bytes] = []
+
+    async def send(self, message: bytes) -> None:
+        """Send one message. A checkpoint."""
+        await self._out.send_all(message + b"\0")
+
+    async def receive(self) -> bytes:
+        """Return the next message. A checkpoint.
+
+        Raises:
+            trio.EndOfChannel: If there are no more messages.
+            ValueError: If a message is too long.
+        """
+        while not self._ready:
+            data = await self._in.receive_some(1 << 18)
+            if not data:
+                raise trio.EndOfChannel
+            self._parts.append(bytes(data))
+            self._size += len(data)
+            if self._size > MAX_MESSAGE_BYTES:
+                raise ValueError(f"a message has more than {MAX_MESSAGE_BYTES} bytes")
+            if b"\0" in data:
+                *whole, rest = b"".join(self._parts).split(b"\0")
+                self._parts, self._size = [rest], len(rest)
+                self._ready = whole[::-1]
+        return self._ready.pop()
+
+
+class Chromium:
+    """A running Chromium.
+
+    Attributes:
+        path: The program.
+        connection: The DevTools connection.
+        pid: The id of its process, which leads a process group.
+        is_hidden: True if its tabs should be hidden, because each would get a window otherwise.
+    """
+
+    def __init__(self, path: str, connection: Connection, pid: int) -> None:
+        self.path = path
+        self.connection = connection
+        self.pid = pid
+        self.is_hidden: bool = "headless-shell" not in Path(path).name
+
+    async def call(self, method: str, **params: Any) -> Reply:
+        """Send a command to the browser itself, and return its reply. A checkpoint."""
+        return await self.connection.call("", method, params)
+
+    def memory_bytes(self) -> int:
+        """Return the memory of its processes (proportional set size); 0 if the system does not report it."""
+        total = 0
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError, ValueError, IndexError):
+                # The group is the third field after the name, which is in parentheses and may contain anything.
+                if int((folder / "stat").read_text().rpartition(")")[2].split()[2]) == self.pid:
+                    rollup = (folder / "smaps_rollup").read_text()
+                    total += int(rollup.partition("\nPss:")[2].split()[0]) * 1024
+        return total
+
+
+def find_chromium(given: str = "") -> str:
+    """Return the path of a Chromium: ``given``, or one of :data:`NAMES` on the path, or Playwright's own.
+
+    Raises:
+        UsageError: If there is none. The message says how to install one.
+    """
+    if given:
+        found = shutil.which(given)
+        if found is None:
+            raise UsageError(f"BROWSER_PATH: {given!r} is not a program that can be run")
+        return found
+    for name in NAMES:
+        if (found := shutil.which(name)) is not None:
+            return found
+    for each in sorted(Path.home().glob(".cache/ms-playwright/chromium*/*/*"), reverse=True):
+        if each.name in ("headless_shell", "chrome", "chrome-headless-shell") and os.access(each, os.X_OK):
+            return str(each)
+    raise UsageError(
+        f"no Chromium was found, for pages with meta browser: install one ({INSTALL}), or set BROWSER_PATH"
+    )
+
+
+def check_sandbox(*, has_sandbox: bool) -> None:
+    """Check that Chromium can run with its sandbox.
+
+    Raises:
+        UsageError: If the user is root, for whom Chromium has no sandbox.
+    """
+    if has_sandbox and hasattr(os, "geteuid") and os.geteuid() == 0:
+        raise UsageError(
+            "Chromium has no sandbox for root, and the pages of strangers run in it: run the crawl as another user, or"
+            " set BROWSER_SANDBOX to False if all pages are your own"
+        )
+
+
+def _new_profile() -> str:
+    """Make the folder of a profile, and remove those of processes that were killed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{PROFILE}*-*"):
+        pid = old.name.removeprefix(PROFILE).partition("-")[0]
+        if pid.isdigit() and not _is_alive(int(pid)):
+            shutil.rmtree(old, ignore_errors=True)
+    return tempfile.mkdtemp(prefix=f"{PROFILE}{os.getpid()}-")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # a process of another user
+        return True
+    return True
+
+
+# The shell moves the pipes from 0 and 1, which a subprocess has, to 3 and 4, which Chromium uses.
+_SHELL = ("/bin/sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null', "sh")
+
+
+@asynccontextmanager
+async def open_chromium(
+    path: str, flags: Sequence[str], *, has_sandbox: bool, blocking: Blocking
+) -> AsyncGenerator[Chromium, None]:
+    """Run a Chromium with a new profile and without a network. A checkpoint.
+
+    On exit, all its processes are killed and its profile is removed, after any end of the block.
+
+    Args:
+        path: The program.
+        flags: More flags.
+        has_sandbox: False to run without the sandbox.
+        blocking: Makes and removes the profile.
+
+    Raises:
+        BrowserEnded: If it ends before its first reply. The message has its last output.
+        UsageError: If the sandbox is wanted and the user is root.
+    """
+    check_sandbox(has_sandbox=has_sandbox)
+    profile = await blocking.run(_new_profile)
+    arguments = [*FLAGS, *NO_NETWORK, *([] if has_sandbox else ["--no-sandbox"]), *flags]
+    command = [*_SHELL, path, *arguments, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
+    try:
+        process = await trio.lowlevel.open_process(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            async with trio.open_nursery() as nursery:
+                output = bytearray()
+                assert process.stdin is not None
+                assert process.stdout is not None
+                assert process.stderr is not None
+                nursery.start_soon(_keep_last, process.stderr, output)
+                connection = Connection(Pipe(process.stdin, process.stdout))
+                nursery.start_soon(connection.run)
+                chromium = Chromium(path, connection, process.pid)
+                failure: BrowserEnded | None = None
+                try:
+                    await chromium.call("Browser.getVersion")
+                except BrowserEnded:
+                    failure = BrowserEnded(f"{path} did not start: {_last_words(output)}")
+                if failure is None:
+                    yield chromium
+                nursery.cancel_scope.cancel()
+            if failure is not None:
+                raise failure
+        finally:
+            with trio.move_on_after(CLOSE_GRACE, shield=True):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+                for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+                    await stream.aclose()
+    finally:
+        with trio.move_on_after(CLOSE_GRACE, shield=True):
+            await blocking.run(_remove, profile)
+
+
+def _remove(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _keep_last(stream: trio.abc.ReceiveStream, output: bytearray) -> None:
+    """Read the error output of Chromium, and keep its end."""
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        while data := await stream.receive_some():
+            output += data
+            del output[:-4000]
+
+
+def _last_words(output: bytearray) -> str:
+    lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it wrote nothing"

@@ -1,0 +1,779 @@
+"""Rendering: the middleware that turns the response to a request with meta ``browser`` into the rendered page.
+
+Theory of operation. The main document is fetched like every other request. Its response is rendered in the request's
+own task and cancel scope, after the place of its host was released. Each request of the page becomes a direct fetch,
+which is admitted, delayed, checked against robots.txt, cached, sent through the proxy and counted like any other::
+
+    response to meta browser ──► HTML, a wanted status? ── no ──► unchanged
+                                 │ yes
+                                 ▼
+    open page ──► navigate: the received response ──► requests of the page: blocked? third party? too many? shared?
+                                                                            └──► crawl.fetch ──► the page
+    ready ──► the spider's actions (``run``) ──► HTML, URL, cookies, screenshot ──► close page ──► rendered response
+
+Its order is 570, inside retries (a failed page is retried) and outside of redirects, cookies and the cache.
+
+The page's timeout stops while one of its requests waits or is in flight, because delays are the throttle's decision and
+not a fault of the page (:class:`PageTimer`).
+
+Length: one page from its response to the rendered response, and everything that its requests share.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Protocol, cast
+
+import attrs
+import msgspec
+import trio
+
+from trawl.browser.devtools import CommandFailed
+from trawl.browser.page import Answer, Asked, BrowserPage, Opening, OpenPage
+from trawl.browser.pool import BrowserSettings, Page
+from trawl.cookies import Cookie, Jars, jar_name
+from trawl.errors import (
+    BodyTooLarge,
+    BrowserEnded,
+    CloseSpider,
+    DownloadError,
+    IgnoreRequest,
+    PageCrashed,
+    PageNotReady,
+    RenderError,
+    UsageError,
+)
+from trawl.http import Fetch, Outcome, Replace, Request, Response, host_of, kind_of, scheme_of
+from trawl.http.notes import note
+from trawl.observe import BrowserStatus, Stats
+from trawl.passwords import without_passwords
+from trawl.tracebacks import contained, contained_error
+
+__all__ = ["PageDetails", "PageTimer", "RenderedResponse", "Rendering", "SharedFiles", "SubRequest"]
+
+logger: logging.Logger = logging.getLogger("trawl.browser")
+
+NOT_PASSED = frozenset(
+    {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive", "strict-transport-security"}
+)
+"""Headers of responses that describe the transfer, or would make Chromium ask for another URL."""
+
+NOT_SENT = frozenset({"host", "accept-encoding", "user-agent", "connection", "content-length"})
+"""Headers of Chromium that trawl sets itself."""
+
+MAX_RENDERINGS = 2
+"""How often a page is rendered from one response if the browser ends."""
+
+LAST_LOOK = 1.0
+"""Maximum seconds to read the HTML of a page that was not ready in time."""
+
+MAX_SHOWN, MAX_WORDS = 5, 300
+"""Maximum number of open pages in a status, and of characters for each."""
+
+SHARED_KINDS = frozenset({"Script", "Stylesheet"})
+
+
+class PageCrawl(Protocol):
+    """The crawl, as rendering uses it."""
+
+    @property
+    def stats(self) -> Stats:
+        """The statistics."""
+        ...
+
+    @property
+    def spider(self) -> Any:
+        """The spider, whose methods act on pages."""
+        ...
+
+    def now_utc(self) -> datetime:
+        """Return the wall time."""
+        ...
+
+    async def fetch(self, request: Request) -> Response:
+        """Send a direct fetch. A checkpoint."""
+        ...
+
+    def shutdown(self, reason: str) -> None:
+        """Send nothing new, and finish requests in flight."""
+
+
+@attrs.define
+class SubRequest:
+    """A request of a page, as ``response.page.requests`` lists it.
+
+    Attributes:
+        url: The URL.
+        method: The method.
+        kind: The kind of resource, such as ``Script`` or ``XHR``.
+        status: The status code; None without a response.
+        refused: Why it was not sent or got no response; "" if it got one.
+        is_shared: True if the response was fetched for another page, or earlier.
+        started_at: Event loop time at which the page asked for it, in seconds.
+        ended_at: Event loop time of the response, in seconds; None until then.
+    """
+
+    url: str
+    method: str
+    kind: str
+    status: int | None = None
+    refused: str = ""
+    is_shared: bool = False
+    started_at: float = 0.0
+    ended_at: float | None = None
+
+
+@attrs.define
+class PageDetails:
+    """What is known of a rendered page besides its response: ``response.page``.
+
+    Attributes:
+        original: The response as received, before it was rendered.
+        requests: The requests of the page, without the main document and blocked kinds.
+        console: The lines that scripts wrote to the console.
+        blocked: Number of requests that failed at once because of their kind.
+        screenshot: A picture of the whole page, as PNG; None if none was wanted.
+        pdf: The page as a PDF; None if none was wanted.
+    """
+
+    original: Response
+    requests: list[SubRequest] = attrs.field(factory=list)
+    console: list[str] = attrs.field(factory=list)
+    blocked: int = 0
+    screenshot: bytes | None = None
+    pdf: bytes | None = None
+
+
+class RenderedResponse(Response):
+    """A rendered page: the response as received, with the body and URL of the page at its end.
+
+    Attributes:
+        page: Details of the rendered page.
+    """
+
+    __slots__ = ("page",)
+
+    page: PageDetails | None
+
+    def replace(self, *, cls: type[Response] | None = None, **changes: Any) -> Any:
+        """Return a copy of this response with ``changes``. The copy has the same ``page``."""
+        changed = super().replace(cls=cls or RenderedResponse, **changes)
+        if isinstance(changed, RenderedResponse):
+            changed.page = self.page
+        return changed
+
+
+class PageTimer:
+    """The timeout of a page. Its time does not run while a request of the page waits or is in flight.
+
+    Args:
+        seconds: The timeout.
+
+    Attributes:
+        seconds: The timeout.
+        scope: The cancel scope that the timeout cancels.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds: float = seconds
+        self.scope: trio.CancelScope = trio.CancelScope(deadline=trio.current_time() + seconds)
+        self._pending = 0
+        self._left = seconds
+
+    def stop(self) -> None:
+        """Stop the time, because one more request is pending."""
+        if not self._pending:
+            self._left = self.scope.deadline - trio.current_time()
+            self.scope.deadline = math.inf
+        self._pending += 1
+
+    def resume(self) -> None:
+        """Continue after the last pending request."""
+        self._pending -= 1
+        if not self._pending:
+            self.scope.deadline = trio.current_time() + self._left
+
+
+class SharedFiles:
+    """Scripts and styles that pages share while they are fresh (RFC 9111, 4.2). Each is fetched once at a time.
+
+    Args:
+        max_bytes: Maximum size of all bodies. The least recently used are dropped.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._files: OrderedDict[str, tuple[float, Answer]] = OrderedDict()
+        self._coming: dict[str, trio.Event] = {}
+
+    async def get(self, url: str, fetch: Callable[[], Awaitable[Answer | None]]) -> tuple[Answer | None, bool]:
+        """Return the file, and True if it was shared. A checkpoint unless the file is fresh."""
+        while True:
+            found = self._files.get(url)
+            if found is not None and found[0] > trio.current_time():
+                self._files.move_to_end(url)
+                return found[1], True
+            coming = self._coming.get(url)
+            if coming is None:
+                break
+            await coming.wait()
+            if url not in self._files:  # it may not be shared, or its page was cancelled
+                break
+        event = self._coming[url] = trio.Event()
+        try:
+            answer = await fetch()
+            if answer is not None:
+                self._keep(url, answer)
+            return answer, False
+        finally:
+            if self._coming.get(url) is event:
+                del self._coming[url]
+            event.set()
+
+    def _keep(self, url: str, answer: Answer) -> None:
+        seconds = freshness(answer)
+        if seconds <= 0.0 or len(answer.body) > self._max_bytes:
+            return
+        before = self._files.pop(url, None)
+        self._bytes += len(answer.body) - (len(before[1].body) if before is not None else 0)
+        self._files[url] = trio.current_time() + seconds, answer
+        while self._bytes > self._max_bytes:
+            _, (_, dropped) = self._files.popitem(last=False)
+            self._bytes -= len(dropped.body)
+
+
+def freshness(answer: Answer) -> float:
+    """Return the seconds for which other pages may use a response without asking (RFC 9111, 3 and 4.2.1)."""
+    fields: dict[str, str] = {}
+    for name, value in answer.headers:
+        key = name.lower()
+        fields[key] = f"{fields[key]}, {value}" if key in fields else value
+    control: dict[str, str] = {}
+    for part in fields.get("cache-control", "").split(","):
+        name, _, value = part.strip().partition("=")
+        control.setdefault(name.lower(), value.strip('"'))
+    varies = {name.strip().lower() for name in fields.get("vary", "").split(",") if name.strip()}
+    if answer.status != 200 or control.keys() & {"no-store", "private", "no-cache"} or "set-cookie" in fields:
+        return 0.0
+    if varies - {"accept-encoding", "origin"}:
+        return 0.0
+    age, max_age = fields.get("age", "0"), control.get("max-age", "")
+    if not max_age.isdigit() or not max_age.isascii():
+        return 0.0
+    return float(max_age) - (float(age) if age.isdigit() and age.isascii() else 0.0)
+
+
+class Rendering:
+    """Renders the pages of one crawl.
+
+    Args:
+        settings: The settings.
+        jars: The cookies.
+        spider: The spider, whose methods ``run`` names.
+        open_page: Opens pages.
+
+        measure: Returns the memory of the browser in bytes.
+        max_body_bytes: Maximum size of the HTML of a rendered page; 0 for no limit.
+    """
+
+    def __init__(
+        self,
+        settings: BrowserSettings,
+        jars: Jars,
+        spider: Any,
+        open_page: OpenPage,
+        measure: Callable[[], int] = lambda: 0,
+        *,
+        max_body_bytes: int = 0,
+    ) -> None:
+        self._settings = settings
+        self._jars = jars
+        self._spider = spider
+        self._open_page = open_page
+        self._files = SharedFiles(settings.browser_share) if settings.browser_share else None
+        self._tabs = trio.CapacityLimiter(settings.browser_pages)
+        self._crawl: PageCrawl | None = None
+        self._statuses: Container[int] = ()
+        self._visits: dict[_Visit, None] = {}
+        self._measure = measure
+        self._max_body_bytes = max_body_bytes
+
+    @property
+    def settings(self) -> BrowserSettings:
+        """The settings."""
+        return self._settings
+
+    def status(self, stats: Stats) -> BrowserStatus:
+        """Return the open pages and the counts of rendered pages."""
+        rendered = stats.count("browser/page_count")
+        if not rendered and not self._visits:
+            return BrowserStatus()
+        return BrowserStatus(
+            open=len(self._visits),
+            tabs=self._settings.browser_pages,
+            rendered=rendered,
+            requests=stats.count("browser/request_count"),
+            memory=self._measure(),
+            pages=[visit.words() for visit in islice(self._visits, MAX_SHOWN)],
+        )
+
+    def check(self, request: Request) -> None:
+        """Check meta ``browser`` of an admitted request. A method in ``run`` is replaced by its name.
+
+        Raises:
+            ValueError: If a key is unknown, a value is wrong, or the spider has no such method.
+        """
+        wanted = request.meta_get("browser")
+        if wanted is None or isinstance(wanted, bool):
+            return
+        if not isinstance(wanted, Mapping):
+            raise ValueError(f"meta browser must be True or a trawl.Page, not {wanted!r:.100}")
+        unknown = sorted(set(wanted) - set(Page.__annotations__))
+        if unknown:
+            keys = ", ".join(Page.__annotations__)
+            raise ValueError(f"meta browser: unknown key {unknown[0]!r}; the keys are {keys}")
+        page = dict(wanted)
+        if callable(run := page.get("run")):
+            page["run"] = run = getattr(run, "__name__", "")
+        if run:
+            self._action(run)
+        try:
+            msgspec.convert({key: value for key, value in page.items() if key != "run"}, Page)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"meta browser: {error}") from error
+        if page != wanted:
+            request.meta["browser"] = page
+
+    def _action(self, name: object) -> Callable[[BrowserPage], Awaitable[object]]:
+        """Return the spider's method that acts on a page. A stored request can name nothing else.
+
+        Raises:
+            ValueError: If the spider has no such method, or it is not async.
+        """
+        found = getattr(self._spider, name, None) if isinstance(name, str) and not name.startswith("__") else None
+        if not inspect.ismethod(found) and not inspect.isfunction(found):
+            raise ValueError(f"meta browser: run names {name!r}, and the spider has no such method")
+        if not inspect.iscoroutinefunction(found):
+            raise ValueError(
+                f"meta browser: run names {name!r}, which must be an async method: async def {name}(self, page)"
+            )
+        return found
+
+    def middleware(self, crawl: PageCrawl, statuses: Container[int]) -> Callable[[Fetch], Fetch]:
+        """Return the middleware. ``statuses`` are the codes that the spider handles besides 2xx."""
+        self._crawl, self._statuses = crawl, statuses
+
+        def around(fetch: Fetch) -> Fetch:
+            async def send(request: Request) -> Outcome:
+                outcome = await fetch(request)
+                is_fetched = outcome.is_heard or outcome.is_cached  # otherwise user code has responded
+                if is_fetched and request.meta_get("browser") and outcome.then is None and not outcome.is_trigger:
+                    response = outcome.response
+                    if response is not None and self._is_page(request, response):
+                        await self._render(request, outcome, response)
+                return outcome
+
+            return send
+
+        return around
+
+    def _is_page(self, request: Request, response: Response) -> bool:
+        is_wanted = 200 <= response.status < 300 or request.wants_status(response.status, self._statuses)
+        return is_wanted and bool(response.body) and kind_of(response) == "html"
+
+    async def _render(self, request: Request, outcome: Outcome, response: Response) -> None:
+        """Replace the response of ``outcome`` by the rendered page, or by the error."""
+        assert self._crawl is not None
+        stats = self._crawl.stats
+        try:
+            self.check(request)  # a stored request was not checked in this run
+            async with self._tabs:  # taken at once, unless the response is from a cache and took no place
+                outcome.response = await self._rendered(request, response, _options(request))
+            stats.inc("browser/page_count")
+        except (RenderError, BodyTooLarge) as error:
+            error.url, error.method = request.url, request.method
+            error.response = error.response or response
+            stats.inc(f"browser/failed/{type(error).__name__}")
+            outcome.response, outcome.error = None, error
+        except UsageError as error:
+            logger.error("%s", error)
+            self._crawl.shutdown("browser_failed")
+            # The request stays pending, so that a job can be resumed.
+            outcome.response, outcome.then = None, Replace(request, reason="retry")
+        except _ActionFailed as failed:
+            stats.inc("spider_exceptions")
+            outcome.response, outcome.error = None, IgnoreRequest(str(failed))
+            outcome.error.__cause__ = failed.cause
+        except ValueError as error:
+            outcome.response, outcome.error = None, IgnoreRequest(f"{request!r}: {error}")
+
+    async def render(self, response: Response, options: Mapping[str, Any]) -> RenderedResponse:
+        """Render a received response, as :meth:`trawl.engine.crawl.Crawl.render` describes. A checkpoint."""
+        request = self._page_request(response, {"browser": dict(options) or True})
+        self.check(request)
+        try:
+            async with self._tabs:
+                return await self._rendered(request, response, _options(request))
+        except _ActionFailed as failed:
+            raise failed.cause from None
+
+    @asynccontextmanager
+    async def open_page(self, response: Response, session: str | None = None) -> AsyncGenerator[BrowserPage, None]:
+        """Open a received response, as :meth:`trawl.engine.crawl.Crawl.open_page` describes."""
+        request = self._page_request(response, {} if session is None else {"session": session})
+        visit = _Visit(self, request, response, PageTimer(math.inf))
+        opening = self._opening(visit, request, {})
+        async with self._tabs:
+            self._visits[visit] = None
+            try:
+                async with self._open_page(opening) as page:
+                    await page.goto(response.url)
+                    await page.settled()
+                    yield page
+                    self._store_cookies(request, opening.cookies, await page.cookies())
+            finally:
+                del self._visits[visit]
+
+    def _page_request(self, response: Response, meta: Mapping[str, Any]) -> Request:
+        if self._crawl is None:
+            raise RuntimeError("no page can be rendered: DOWNLOADER_MIDDLEWARES removes the middleware 'browser'")
+        if response.request is None or kind_of(response) != "html":
+            raise ValueError(f"{response!r} is not a page that a browser can open: it is no HTML, or was not fetched")
+        return response.request.replace(meta={**response.request.meta, **meta})
+
+    async def _rendered(self, request: Request, response: Response, how: Page) -> RenderedResponse:
+        """Render a response, again if the browser ends meanwhile. A checkpoint.
+
+        Raises:
+            RenderError: If the page can't be rendered.
+            UsageError: If no browser can be started.
+            _ActionFailed: If the spider's method fails.
+        """
+        for _ in range(MAX_RENDERINGS - 1):
+            try:
+                return await self._rendered_once(request, response, how)
+            except BrowserEnded as error:
+                logger.info("%r: %s: it is rendered again", request, error.cause)
+        return await self._rendered_once(request, response, how)
+
+    def _opening(self, visit: _Visit, request: Request, how: Page) -> Opening:
+        return Opening(
+            ask=visit.ask,
+            cookies=[to_devtools(cookie) for cookie in self._jars.jar(jar_name(request))],
+            user_agent=visit.user_agent,
+            blocked=how.get("block", self._settings.browser_block),
+            viewport=how.get("viewport"),
+            session=request.meta_get("session"),
+        )
+
+    async def _rendered_once(self, request: Request, response: Response, how: Page) -> RenderedResponse:
+        timer = PageTimer(how.get("timeout", self._settings.browser_timeout))
+        visit = _Visit(self, request, response, timer)
+        opening = self._opening(visit, request, how)
+        self._visits[visit] = None
+        try:
+            with timer.scope:
+                async with self._open_page(opening) as page:
+                    rendered = await self._act(page, visit, how)
+                    self._store_cookies(request, opening.cookies, await page.cookies())
+                    return rendered
+        except CommandFailed as error:
+            raise PageCrashed(f"the page could not be rendered: {error}") from error
+        finally:
+            del self._visits[visit]
+        late = PageNotReady(f"the page was not ready within {timer.seconds:g} s of its own time")
+        late.response = visit.unready
+        raise late
+
+    async def _act(self, page: BrowserPage, visit: _Visit, how: Page) -> RenderedResponse:
+        try:
+            await page.goto(visit.response.url)
+            if wait_for := how.get("wait_for", ""):
+                await page.wait_for(wait_for)
+            else:
+                await page.settled(how.get("settle", 0.5))
+            if run := how.get("run", ""):
+                await self._run(run, page)
+            details = visit.details
+            if how.get("screenshot"):
+                details.screenshot = await page.screenshot()
+            if how.get("pdf"):
+                details.pdf = await page.pdf()
+            return await visit.rendered(page)
+        except trio.Cancelled:
+            if visit.timer.scope.cancel_called:
+                with trio.move_on_after(LAST_LOOK, shield=True):
+                    visit.unready = await visit.rendered(page)
+            raise
+
+    async def _run(self, name: str, page: BrowserPage) -> None:
+        """Call the spider's method with the page.
+
+        Raises:
+            _ActionFailed: If the method raises an error.
+        """
+        assert self._crawl is not None
+        try:
+            with contained:
+                await self._action(name)(page)
+        except (BrowserEnded, PageCrashed):
+            raise
+        except Exception as error:
+            cause = contained_error(error) or error
+            if isinstance(cause, CloseSpider):
+                self._crawl.shutdown(cause.reason)
+            else:
+                logger.error("%s of the spider failed on its page", name, exc_info=cause)
+            raise _ActionFailed(name, cause) from error
+
+    def _store_cookies(
+        self, request: Request, seed: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Store the cookies that scripts have set."""
+        before = {(each["name"], each["domain"], each["path"]): each["value"] for each in seed}
+        for each in found:
+            if before.get((each["name"], each["domain"], each["path"])) != each["value"]:
+                self._jars.add(from_devtools(each), jar_name(request))
+
+
+class _ActionFailed(Exception):
+    """The spider's method ``name`` has failed on its page."""
+
+    def __init__(self, name: str, cause: BaseException) -> None:
+        super().__init__(f"{name} of the spider failed on its page: {cause!r}")
+        self.cause = cause
+
+
+def _options(request: Request) -> Page:
+    wanted = request.meta_get("browser")
+    return cast("Page", wanted if isinstance(wanted, Mapping) else {})
+
+
+class _Visit:
+    """One rendering of one response: the requests of the page.
+
+    Attributes:
+        response: The response that is rendered.
+        timer: The timeout of the page.
+        details: What becomes ``response.page``.
+        user_agent: The user agent of the main request.
+        unready: The page as it was when its time was over; None before.
+        started_at: Event loop time at which it was opened, in seconds.
+    """
+
+    def __init__(self, rendering: Rendering, request: Request, response: Response, timer: PageTimer) -> None:
+        self.response = response
+        self.timer = timer
+        self.details = PageDetails(response)
+        self.unready: Response | None = None
+        self.started_at: float = trio.current_time()
+        self._rendering = rendering
+        self._request = request
+        sent = response.sent_headers if response.request is not None else request.headers
+        self.user_agent: str = sent.get("User-Agent") or ""
+        self._last: Response = response
+        self._is_first = True
+
+    def words(self) -> str:
+        """Return the URL and age of the page, and what it waits for."""
+        pending = [row.url for row in self.details.requests if row.ended_at is None and not row.refused]
+        waits = f"waits for {pending[0]}" if pending else "runs its scripts"
+        more = f" and {len(pending) - 1} more" if len(pending) > 1 else ""
+        age = trio.current_time() - self.started_at
+        return without_passwords(f"{self.response.url}: open for {age:.0f} s, {waits}{more}")[:MAX_WORDS]
+
+    async def ask(self, asked: Asked) -> Answer | None:
+        """Return the response to a request of the page; None if it must fail. A checkpoint."""
+        response = self.response
+        if asked.is_main and self._is_first and asked.method == "GET":
+            self._is_first = False
+            if asked.url.partition("#")[0] == response.url.partition("#")[0]:
+                await trio.lowlevel.checkpoint()
+                return _answer_of(response)
+        settings = self._rendering.settings
+        row = SubRequest(asked.url, asked.method, asked.kind, started_at=trio.current_time())
+        if len(self.details.requests) >= settings.browser_requests_limit:
+            row.refused = "requests_limit"
+        else:
+            self.details.requests.append(row)
+            row.refused = self._objection(asked)
+        if row.refused:
+            self._count(f"refused/{row.refused}")
+            await trio.lowlevel.checkpoint()
+            return None
+        self.timer.stop()
+        try:
+            answer = await self._answered(asked, row)
+        finally:
+            self.timer.resume()
+            row.ended_at = trio.current_time()
+        if answer is not None:
+            row.status = answer.status
+        return answer
+
+    def _objection(self, asked: Asked) -> str:
+        """Return why a request of the page is not sent; "" if it is."""
+        if scheme_of(asked.url) not in ("http", "https"):
+            return "scheme"
+        from trawl.frontier.parts import domain_of  # noqa: PLC0415 - only for crawls with rendered pages
+
+        host, allowed = host_of(asked.url), self._rendering.settings.browser_third_party
+        if allowed != "all" and domain_of(host) != domain_of(host_of(self.response.url)):
+            domains = allowed if isinstance(allowed, tuple) else ()
+            if not any(host == domain or host.endswith(f".{domain}") for domain in domains):
+                return "third_party"
+        if asked.is_main and not self._is_allowed(host):
+            return "offsite_filtered"
+        return ""
+
+    def _is_allowed(self, host: str) -> bool:
+        """Return True if the page may navigate to a host."""
+        allowed = getattr(self._rendering._spider, "allowed_domains", None) or ()
+        domains = [domain.strip(".").lower() for domain in allowed]
+        if not domains or self._request.meta_get("allow_offsite"):
+            return True
+        return any(host == domain or host.endswith(f".{domain}") for domain in domains)
+
+    async def _answered(self, asked: Asked, row: SubRequest) -> Answer | None:
+        async def fetch() -> Answer | None:
+            return await self._fetched(asked, row)
+
+        files = self._rendering._files
+        names = {name.lower() for name in asked.headers}
+        if files is None or asked.kind not in SHARED_KINDS or asked.method != "GET" or "authorization" in names:
+            return await fetch()
+        origin = next((value for name, value in asked.headers.items() if name.lower() == "origin"), "")
+        answer, row.is_shared = await files.get(f"{origin} {asked.url}", fetch)
+        if row.is_shared:
+            self._count("shared")
+        return answer
+
+    async def _fetched(self, asked: Asked, row: SubRequest) -> Answer | None:
+        crawl = self._rendering._crawl
+        assert crawl is not None
+        self._count("request_count")
+        try:
+            sub = self._sub_request(asked)
+            response = await crawl.fetch(sub)
+        except (DownloadError, IgnoreRequest, ValueError) as error:
+            row.refused = error.cause if isinstance(error, DownloadError) else str(error)
+            self._count(f"refused/{type(error).__name__}")
+            return None
+        name = jar_name(self._request)
+        in_jar = Request(sub.url, meta=None if name is None else {"cookiejar": name})
+        self._rendering._jars.store(in_jar, response, crawl.now_utc)
+        if asked.is_main:
+            self._last = response
+        return _answer_of(response)
+
+    def _sub_request(self, asked: Asked) -> Request:
+        request = self._request
+        keys = ("session", "cookiejar", "proxy", "dont_obey_robotstxt", "download_timeout", "dont_cache")
+        meta = {key: request.meta[key] for key in keys if request.meta_get(key) is not None}
+        headers = {
+            name: value
+            for name, value in asked.headers.items()
+            if name.lower() not in NOT_SENT and not name.lower().startswith("sec-ch-")
+        }
+        if self.user_agent:
+            headers["User-Agent"] = self.user_agent
+        sub = Request(
+            asked.url,
+            method=asked.method,
+            headers=headers,
+            body=asked.body,
+            priority=request.priority,
+            meta={
+                **meta,
+                "dont_merge_cookies": True,  # Chromium has sent the right ones
+                "dont_redirect": True,  # Chromium follows redirects, or CORS would not hold
+                "dont_detect_soft_block": True,
+                "handle_httpstatus_all": True,
+            },
+        )
+        note(sub, is_sub_request=True)
+        return sub
+
+    def _count(self, name: str) -> None:
+        crawl = self._rendering._crawl
+        assert crawl is not None
+        crawl.stats.inc(f"browser/{name}")
+
+    async def rendered(self, page: BrowserPage) -> RenderedResponse:
+        """Return the response with the HTML and URL of the page as it is now. A checkpoint."""
+        html, url = await page.html(), await page.url()
+        details, last = self.details, self._last
+        details.console, details.blocked = list(page.console), page.blocked
+        body, most = html.encode("utf-8", "replace"), self._rendering._max_body_bytes
+        if most and len(body) > most:
+            raise BodyTooLarge(f"the rendered page has {len(body)} bytes, more than DOWNLOAD_MAXSIZE ({most})")
+        headers = last.headers.copy()
+        headers["Content-Type"] = "text/html; charset=utf-8"
+        changes: dict[str, Any] = {
+            "url": url.partition("#")[0],
+            "headers": headers,
+            "body": body,
+            "request": self.response.request,
+            "flags": [*self.response.flags, "browser"],
+        }
+        rendered: RenderedResponse = last.replace(cls=RenderedResponse, **changes)
+        rendered.page = details
+        rendered.times = self.response.times
+        if self.response.request is not None:
+            rendered._sent = self.response._sent
+        return rendered
+
+
+def _answer_of(response: Response) -> Answer:
+    fields = [
+        (name, value)
+        for name in response.headers
+        if name.lower() not in NOT_PASSED
+        for value in response.headers.getlist(name)
+    ]
+    return Answer(response.status, fields, response.body)
+
+
+SAME_SITE = {"strict": "Strict", "lax": "Lax", "none": "None"}
+
+
+def to_devtools(cookie: Cookie) -> dict[str, Any]:
+    """Return a cookie in the form of DevTools (``Network.CookieParam``)."""
+    made: dict[str, Any] = {
+        "name": cookie.name,
+        "value": cookie.value,
+        "domain": cookie.domain if cookie.is_host_only else f".{cookie.domain}",
+        "path": cookie.path,
+        "secure": cookie.is_secure,
+        "httpOnly": cookie.is_http_only,
+    }
+    if cookie.same_site in SAME_SITE:
+        made["sameSite"] = SAME_SITE[cookie.same_site]
+    if cookie.expires_utc is not None:
+        made["expires"] = cookie.expires_utc.timestamp()
+    return made
+
+
+def from_devtools(found: Mapping[str, Any]) -> Cookie:
+    """Return a cookie that DevTools has reported (``Network.Cookie``)."""
+    domain = str(found["domain"])
+    expires = float(found.get("expires", -1))
+    return Cookie(
+        str(found["name"]),
+        str(found["value"]),
+        domain.removeprefix(".").lower(),
+        str(found["path"]),
+        is_host_only=not domain.startswith("."),
+        is_secure=bool(found.get("secure")),
+        expires_utc=datetime.fromtimestamp(min(expires, 253_402_300_799), UTC) if expires > 0 else None,
+        is_http_only=bool(found.get("httpOnly")),
+        same_site=str(found.get("sameSite", "")).lower(),
+    )
