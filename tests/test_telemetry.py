@@ -22,7 +22,7 @@ from trawl.cli import main
 from trawl.errors import ConnectFailed, UsageError
 from trawl.observe import CrawlStatus, ScopeStatus
 from trawl.observe.status import LATENCY_BOUNDS
-from trawl.telemetry import MAX_SCOPES, OTHER, MetricsServer, trace_requests
+from trawl.telemetry import MAX_SCOPES, OTHER, MetricsServer, metrics_page, trace_requests
 from trawl.testing import SimulatedWeb, simulate
 
 parser = pytest.importorskip("prometheus_client.parser", reason="needs the extra metrics")
@@ -48,9 +48,7 @@ def fake(*scopes: ScopeStatus, **values: Any) -> Any:
 
 
 def served(*crawls: Any, most: int = MAX_SCOPES, accept: str = "") -> str:
-    with closing(MetricsServer("0", most)) as server:
-        server._crawls += crawls
-        return trio.run(server.page, accept)[0].decode()
+    return trio.run(metrics_page, crawls, accept, most)[0].decode()
 
 
 def values_of(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -219,19 +217,29 @@ def test_a_crawl_has_the_metrics_of_its_scopes() -> None:
     web.add_host("a.example", latency=0.3)
 
     async def scrape(crawl: Any) -> None:
-        server._crawls.append(crawl)
         crawl.status()
         await trio.sleep(6.6)
-        pages.append((await server.page())[0].decode())
+        pages.append((await metrics_page([crawl]))[0].decode())
 
-    server = MetricsServer("0")
-    server.close()
     simulate(Pages, web, {"WATCHERS": {scrape: 0}, "ROBOTSTXT_OBEY": False, "RANDOMIZE_DOWNLOAD_DELAY": False})
     found = values_of(pages[0])
     labels = {"spider": "pages", "scope": "a.example"}
     assert found["trawl_pages_total"][0][1] in {6.0, 7.0}
     assert next(value for each, value in found["trawl_scope_requests_total"] if each == labels) in {6.0, 7.0}
     assert found["http_client_request_duration_seconds_bucket"][-1][1] in {6.0, 7.0}
+
+
+async def test_the_panel_serves_the_metrics_too() -> None:
+    panels = pytest.importorskip("trawl.panel", reason="needs the extra panel")
+    clients = pytest.importorskip("starlette.requests", reason="needs the extra panel")
+    panel = panels.Panel(None)
+    request = clients.Request({"type": "http", "headers": [(b"accept", b"text/plain")], "query_string": b""})
+    assert (await panel._metrics(request)).status_code == 404
+    panel._pages["quotes"] = SimpleNamespace(crawl=fake(scope(3)))
+    response = await panel._metrics(request)
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    assert "trawl_pages_total" in values_of(response.body.decode())
+    assert "/metrics" in {route.path for route in panel.app().routes}
 
 
 def test_the_page_of_many_scopes_is_short_and_made_in_a_thread() -> None:

@@ -43,6 +43,7 @@ from trawl.engine.steering import MAX_BYTES, effect_of, execute, order_from
 from trawl.errors import TrawlError, UsageError
 from trawl.events import ItemScraped
 from trawl.observe import ScopeStatus, clipped
+from trawl.telemetry import metrics_page
 
 if TYPE_CHECKING:
     from trawl.engine import Crawl
@@ -405,6 +406,7 @@ class Panel:
                 Route("/crawls", self._crawls),
                 Route("/events", self._events),
                 Route("/why", self._why),
+                Route("/metrics", self._metrics),
                 Route("/preview", partial(self._order, is_preview=True), methods=["POST"]),
                 Route("/order", self._order, methods=["POST"]),
             ]
@@ -431,6 +433,16 @@ class Panel:
         if page is None or not subject:
             return JSONResponse({"error": "name a URL, a scope or a host"}, 400)
         return JSONResponse({"why": page.why(subject), "host": page.crawl.words_of_host(subject)})
+
+    async def _metrics(self, request: Request) -> Response:
+        crawls = [page.crawl for page in self._pages.values()]
+        if not crawls:
+            return JSONResponse({"error": "no crawl is running"}, 404)
+        try:
+            content, kind = await metrics_page(crawls, request.headers.get("accept", ""))
+        except UsageError as error:
+            return JSONResponse({"error": str(error)}, 404)
+        return Response(content, headers={"Content-Type": kind})
 
     async def _order(self, request: Request, *, is_preview: bool = False) -> Response:
         page = self._page(request)

@@ -39,7 +39,7 @@ from trawl.transport.base import words_of
 if TYPE_CHECKING:
     from trawl.engine import Crawl
 
-__all__ = ["MAX_SCOPES", "MetricsCollector", "MetricsServer", "Snapshot", "trace_requests"]
+__all__ = ["MAX_SCOPES", "MetricsCollector", "MetricsServer", "Snapshot", "metrics_page", "trace_requests"]
 
 MAX_SCOPES = 100
 """Default maximum number of scopes in the metrics, the busiest first. The others are summed up as ``other``."""
@@ -185,13 +185,29 @@ class MetricsCollector:
         yield latency
 
 
+async def metrics_page(crawls: Sequence[Crawl], accept: str = "", max_scopes: int = MAX_SCOPES) -> tuple[bytes, str]:
+    """Return the metrics of running crawls and their content type. A checkpoint.
+
+    Args:
+        crawls: At least one crawl.
+        accept: The ``Accept`` header of the scraper, which chooses the format.
+        max_scopes: Maximum number of scopes for each crawl.
+
+    Raises:
+        UsageError: If prometheus_client is not installed (extra ``metrics``).
+    """
+    snapshot = [(crawl.status(), crawl.status_keeper.scopes) for crawl in crawls]
+    return await crawls[0].blocking.run(_encoded, snapshot, max_scopes, accept)
+
+
 def _encoded(snapshot: Snapshot, max_scopes: int, accept: str) -> tuple[bytes, str]:
     """Return a page of metrics and its content type. Called in a thread."""
+    collector = MetricsCollector(snapshot, max_scopes)
     from prometheus_client import CollectorRegistry  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
     from prometheus_client.exposition import choose_encoder  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
 
     registry = CollectorRegistry()
-    registry.register(MetricsCollector(snapshot, max_scopes))
+    registry.register(collector)
     encoder, content_type = choose_encoder(accept)
     return encoder(registry), content_type
 
@@ -246,11 +262,6 @@ class MetricsServer:
         finally:
             self._crawls.remove(crawl)
 
-    async def page(self, accept: str = "") -> tuple[bytes, str]:
-        """Return the metrics in the format that an ``Accept`` header asks for, and its content type. A checkpoint."""
-        snapshot = [(crawl.status(), crawl.status_keeper.scopes) for crawl in self._crawls]
-        return await self._crawls[0].blocking.run(_encoded, snapshot, self._max_scopes, accept)
-
     async def _respond(self, stream: trio.SocketStream) -> None:
         with trio.move_on_after(SCRAPE_SECONDS), suppress(trio.BrokenResourceError):
             async with stream:
@@ -276,7 +287,7 @@ class MetricsServer:
         elif rest.partition(" ")[0].partition("?")[0] != "/metrics":
             status = "404 Not Found"
         else:
-            body, kind = await self.page(fields.get("accept", ""))
+            body, kind = await metrics_page(self._crawls, fields.get("accept", ""), self._max_scopes)
         headers = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nX-Content-Type-Options: nosniff\r\n"
         answer = f"HTTP/1.1 {status}\r\n{headers}Cache-Control: no-store\r\nConnection: close\r\n\r\n".encode()
         return answer if method == "HEAD" else answer + body
