@@ -52,6 +52,9 @@ each session that it does not run completely."""
 SAMPLE = "test_a_concurrency_delay_slots or test_compiled or test_entry or test_pool"
 """The tests that the short form runs after all tests were collected: some of each kind."""
 
+PLAIN = ("--assert=plain",) if IS_SHORT else ()
+"""Where pytest has not rewritten the tests yet. That takes twelve seconds."""
+
 MONITORED = "3.13"
 """The Python that measures coverage without slowing the tests down, but only of lines (``sys.monitoring``)."""
 
@@ -137,7 +140,7 @@ def tests(session: nox.Session) -> None:
 def pythons(session: nox.Session) -> None:
     """Run the same tests on the other versions of Python that pyproject.toml names."""
     install(session, "test", editable=True)
-    run_tests(session)
+    run_tests(session, *PLAIN)
 
 
 @nox.session(python="3.11")
@@ -172,7 +175,8 @@ def extras(session: nox.Session) -> None:
 def compiled(session: nox.Session) -> None:
     """Run the same tests on the installed compiled build, from a copy of the checkout without the sources."""
     session.install(*nox.project.dependency_groups(PYPROJECT, "test"))
-    session.install("--no-cache-dir", ".[brotli,cache,zstd]", env={"TRAWL_COMPILED": "1"})
+    build = {"TRAWL_COMPILED": "1", "TRAWL_OPT_LEVEL": "0" if IS_SHORT else "2"}
+    session.install("--no-cache-dir", ".[brotli,cache,zstd]", env=build)
     found = session.run("python", "-I", "-c", "import trawl; print(trawl.__path__[0])", silent=True)
     copy = Path(session.create_tmp()).resolve() / "checkout"
     shutil.rmtree(copy, ignore_errors=True)
@@ -180,7 +184,7 @@ def compiled(session: nox.Session) -> None:
     shutil.rmtree(copy / "trawl")
     (copy / "trawl").symlink_to(str(found).strip(), target_is_directory=True)
     session.chdir(copy)
-    run_tests(session, env={"TRAWL_COMPILED": "1"})
+    run_tests(session, *PLAIN, env={"TRAWL_COMPILED": "1"})
 
 
 @nox.session(python=MONITORED if IS_SHORT else None)
