@@ -54,7 +54,7 @@ SCRAPE_SECONDS = 10.0
 """Seconds after which the connection of a slow scraper is closed."""
 
 SPAN_PAUSE = 0.5
-"""Seconds between two looks at the ended requests for spans."""
+"""Seconds between two batches of spans."""
 
 MAX_SPANS = 10_000
 """Maximum number of ended requests that wait for their span. The oldest are left out."""
@@ -91,8 +91,8 @@ _OF_SCOPES: Sequence[tuple[str, str, str, Callable[[ScopeStatus], float], bool]]
     ("counter", "trawl_scope_response_bytes", "Bytes of bodies.", attrgetter("size"), True),
     ("gauge", "trawl_scope_queued_requests", "Pending requests.", attrgetter("queued"), True),
     ("gauge", "trawl_scope_in_flight_requests", "Requests in flight.", attrgetter("in_flight"), True),
-    ("gauge", "trawl_scope_delay_seconds", "The delay in force.", attrgetter("delay"), False),
-    ("gauge", "trawl_scope_concurrency", "The concurrency in force.", attrgetter("concurrency"), False),
+    ("gauge", "trawl_scope_delay_seconds", "The effective delay.", attrgetter("delay"), False),
+    ("gauge", "trawl_scope_concurrency", "The effective concurrency.", attrgetter("concurrency"), False),
     ("gauge", "trawl_scope_estimated_end_seconds", "Until the last pending request.", attrgetter("seconds"), False),
 )
 """The metrics of a scope: type, name, help text, value, and whether the values of several scopes can be added."""
@@ -251,10 +251,10 @@ class MetricsServer:
     async def watch(self, crawl: Crawl) -> None:
         """Serve the metrics of a crawl until cancelled. This is a watcher.
 
-        Of several crawls, one serves the metrics of all. When it ends, the next one continues.
+        If there are several crawls, one watcher serves all metrics. When its crawl ends, another watcher continues.
         """
         self._crawls.append(crawl)
-        crawl.status()  # so that the scopes are known at the first scrape
+        crawl.status()  # starts reading the scopes before the first scrape
         try:
             async with self._lock:
                 listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._socket.dup()))

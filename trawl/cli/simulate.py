@@ -400,7 +400,7 @@ def receipt_command(files: Sequence[str], output: str | None) -> int:
 def _print_recording(
     recording: Recording, simulations: Sequence[Simulation], labels: Sequence[str], console: Console
 ) -> None:
-    """Print the result beside the recorded crawl, and how well the simulated hosts fit it."""
+    """Print the result next to the figures of the recorded crawl, and how well the simulated hosts fit it."""
 
     def words(elapsed: float, refusals: int) -> str:
         return f"{duration_words(elapsed)} and {counted(refusals, 'refusal')}"

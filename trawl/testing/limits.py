@@ -231,8 +231,7 @@ def fit_limit(sends: Sequence[tuple[float, bool]]) -> tuple[RateLimit, tuple[flo
 
     Returns:
         The limit, the lowest and the highest rate that explain as many responses (``inf`` if nothing shows it), and the
-        number of responses that the limit does not explain: it would refuse a request that was served, or serve a
-        request that was refused.
+        number of responses that differ from the responses of the limit.
     """
     latest = sends[-MAX_FITTED:]
     served = sum(not is_refused for _, is_refused in latest) or 1
@@ -273,7 +272,7 @@ _POLICY = re.compile(r"(q=)?(\d{1,15});\s*w=(\d{1,15})")
 def announced_limit(responses: Iterable[Headers]) -> RateLimit | None:
     """Return the limit in the ``RateLimit`` headers of the last response that has one; None if there is none.
 
-    If there are several policies, the one with the lowest rate counts.
+    If there are several policies, the lowest rate counts.
     """
     limit: RateLimit | None = None
     for headers in responses:

@@ -56,7 +56,7 @@ WINDOW = 60.0
 """Seconds of the window in which the most sends of a scope are counted."""
 
 GRACE = 0.001
-"""Seconds by which a send may be early, because times are rounded."""
+"""Tolerance in seconds, because times are rounded."""
 
 MAX_VIOLATIONS = 100
 """Maximum number of violations with details. All are counted."""
@@ -99,7 +99,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         rule: ``Retry-After``, ``Crawl-delay`` or ``robots.txt``.
         at: Time of the send, in seconds since the first send.
         url: The URL.
-        early: Seconds by which the send was early; 0.0 for robots.txt.
+        early: Number of seconds too early; 0.0 for robots.txt.
     """
 
     rule: str
@@ -122,7 +122,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         violations: Number of violations, by rule.
         examples: The first violations.
         unread: Number of sends to origins whose robots.txt was not read before.
-        grace: Seconds by which a send may be early, because the times are rounded.
+        grace: Tolerance in seconds, because the times are rounded.
         window: Seconds of the window of ``most_in_window``.
         version: Version of this format.
     """
@@ -166,7 +166,7 @@ class _Scope:
         self.most = max(self.most, self.in_flight)
         self.last = now
         self.times.append(now)
-        del self.times[: bisect_left(self.times, now - WINDOW + GRACE)]  # of two sends at both ends, only one counts
+        del self.times[: bisect_left(self.times, now - WINDOW + GRACE)]  # a window excludes the send at its start
         self.most_in_window = max(self.most_in_window, len(self.times))
 
     def figures(self, scope: str) -> ScopeFigures:
@@ -213,7 +213,7 @@ class Checker:
     """Checks sends and their ends, in order of time. Mutable.
 
     Args:
-        grace: Seconds by which a send may be early, because the times are rounded.
+        grace: Tolerance in seconds, because the times are rounded.
     """
 
     def __init__(self, grace: float = GRACE) -> None:
@@ -416,7 +416,7 @@ def check_files(paths: Sequence[str]) -> tuple[Checker, Receipt]:
     headers and bodies, so only figures are checked.
 
     Raises:
-        UsageError: If a file can't be read, or is none of these.
+        UsageError: If a file can't be read, or has another format.
     """
     warcs = [path for path in paths if path.endswith((".warc", ".warc.gz"))]
     logs = [path for path in paths if path not in warcs]

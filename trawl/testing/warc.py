@@ -129,8 +129,7 @@ class HostFit:
         refusals: Number of recorded refusals (429 and 503).
         limit: The host's limit in the simulation; None if there were no refusals and no announced limit.
         rates: The lowest and the highest rate of a limit that explains as many responses; ``inf`` if nothing shows it.
-        misjudged: Number of recorded responses that the limit does not explain: it would refuse a request that was
-            served, or serve a request that was refused.
+        misjudged: Number of recorded responses that differ from the responses of the limit.
         left_out: Number of exchanges that are not replayed, because a later exchange of the same request is.
         drift: Change of the mean latency between the calmer and the busier half of the sends, by the number of requests
             in flight, as a fraction of the mean. The simulation ignores this change. 0.0 if unknown.
