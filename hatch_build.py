@@ -1,7 +1,7 @@
 """Writes the README for package indexes, and compiles the hot modules into the wheel if requested.
 
-``TRAWL_COMPILED=1`` requests compiled modules. The default wheel is pure Python. ``TRAWL_OPT_LEVEL=0`` takes a third less
-time, for a build that is only tested.
+``TRAWL_COMPILED=1`` requests compiled modules. The default wheel is pure Python. ``TRAWL_OPT_LEVEL=0`` saves a third of
+the time, for a build that is only tested.
 
 The list of modules is in ``pyproject.toml``, with the reason for each omitted module. A module is compiled unchanged,
 next to its source. Modules that mypyc can't compile are omitted, and no code is written only for mypyc.

@@ -257,3 +257,11 @@ def test_every_example_has_a_test() -> None:
 def test_every_package_has_tests() -> None:
     having = {path.parent.name for path in (ROOT / "tests").rglob("test_*.py")}
     assert {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - having == set()
+
+
+def test_each_test_of_which_only_some_cases_run_is_there() -> None:
+    text = (ROOT / "tests" / "conftest.py").read_text("utf-8").partition("ONE_CASE_OF = {")[2].partition("}")[0]
+    names = re.findall(r'"(test_\w+)"', text)
+    tests = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert names
+    assert [name for name in names if f"def {name}(" not in tests] == []

@@ -228,7 +228,7 @@ SCOPES = st.dictionaries(
 
 
 @pytest.mark.long
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     scopes=SCOPES,
     sessions=st.integers(1, 4),
