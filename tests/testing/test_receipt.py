@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -217,7 +218,10 @@ www.example.com:80 192.0.2.1 - me [10/Oct/2026:13:55:37 +0000] "POST /c HTTP/1.1
 
 def test_an_access_log_is_checked(tmp_path: Path) -> None:
     (tmp_path / "access.log").write_text(LOG)
+    (tmp_path / "access.log.gz").write_bytes(gzip.compress(LOG.encode()))
+    _, packed = check_files([str(tmp_path / "access.log.gz")])
     _, receipt = check_files([str(tmp_path / "access.log")])
+    assert (packed.sends, packed.seconds) == (receipt.sends, receipt.seconds)
     assert [(each.scope, each.sends, each.refusals) for each in receipt.scopes] == [
         ("access.log", 2, 1),
         ("b.example", 1, 0),

@@ -261,6 +261,8 @@ def warc(folder: Path, *records: tuple[str, bytes]) -> Path:
     with path.open("wb") as file:
         for head, block in records:
             text = f"WARC/1.0\r\nWARC-Target-URI: http://a.example/\r\n{head}Content-Length: {len(block)}\r\n\r\n"
+            if "WARC-Target-URI" in head:
+                text = text.replace("WARC-Target-URI: http://a.example/\r\n", "", 1)
             file.write(text.encode() + block + b"\r\n\r\n")
     return path
 
@@ -278,6 +280,8 @@ def test_the_times_of_other_archivers_are_read(tmp_path: Path) -> None:
             b"fetchTimeMs: 2500\r\n",
         ),
         ("WARC-Type: metadata\r\nWARC-Record-ID: <urn:d>\r\nContent-Type: application/warc-fields\r\n", b"via: x\r\n"),
+        ("WARC-Type: response\r\nWARC-Record-ID: <urn:e>\r\nContent-Type: text/dns\r\n", b"20260101 a.example. 5"),
+        ("WARC-Type: metadata\r\nWARC-Target-URI: dns:a.example\r\nContent-Type: application/warc-fields\r\n", b"a: b"),
     )
     (exchange,) = read_exchanges([path], has_bodies=False)
     assert exchange.key == ("POST", "http://a.example/", b"a=1")

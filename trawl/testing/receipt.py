@@ -10,6 +10,7 @@ Length: the values of a receipt, the checker, the readers of files and the write
 
 from __future__ import annotations
 
+import gzip
 import html
 import math
 import re
@@ -412,8 +413,8 @@ def check_files(paths: Sequence[str]) -> tuple[Checker, Receipt]:
     """Check the crawl in WARC files or logs, of trawl or of another program.
 
     A log has a line per request: in the combined log format of Apache and nginx, or a JSON object with ``time`` and
-    ``url``, and perhaps ``finished`` and ``status``. Times are seconds since the epoch, or RFC 3339. A log has no
-    headers and bodies, so only figures are checked.
+    ``url``, and perhaps ``finished`` and ``status``. It may be compressed (.gz). Times are seconds since the epoch, or
+    RFC 3339. A log has no headers and bodies, so only figures are checked.
 
     Raises:
         UsageError: If a file can't be read, or has another format.
@@ -480,7 +481,7 @@ def _of_log(checker: Checker, logged: Iterable[_Logged]) -> Iterator[_Event]:
 
 
 def _read_log(path: Path) -> Iterator[_Logged]:
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:

@@ -388,13 +388,11 @@ def _charge(line: str) -> tuple[int, float, str]:
 
 def _read(record: Any, groups: dict[str, _Records], *, has_bodies: bool) -> None:
     """Add a record to the other records of its exchange, which refer to each other (ISO 28500, 5.7)."""
-    kind, content = record.rec_type, record.content_type or "http"
-    if (
-        kind not in ("request", "response", "metadata")
-        or ("warc-fields" if kind == "metadata" else "http") not in content
-    ):
+    kind, content, field = record.rec_type, record.content_type or "http", record.rec_headers.get_header
+    url = field("WARC-Target-URI") or ""
+    is_ours = ("warc-fields" if kind == "metadata" else "http") in content and url.startswith(("http://", "https://"))
+    if kind not in ("request", "response", "metadata") or not is_ours:
         return
-    field = record.rec_headers.get_header
     own, other = field("WARC-Record-ID"), field("WARC-Concurrent-To") or field("WARC-Refers-To")
     group = groups.get(other) or groups.get(own) or _Records()
     groups[own] = group
@@ -402,7 +400,7 @@ def _read(record: Any, groups: dict[str, _Records], *, has_bodies: bool) -> None
         groups[other] = group
     block: bytes = record.raw_stream.read()
     group.dates.append(_seconds(field("WARC-Date") or ""))
-    group.url = group.url or normalize_url(field("WARC-Target-URI"))
+    group.url = group.url or normalize_url(url)
     if kind == "metadata":
         for line in block.decode("utf-8", "replace").splitlines():
             name, _, value = line.partition(":")
