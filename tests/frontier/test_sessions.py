@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import trio
@@ -510,3 +511,22 @@ async def test_a_dead_sessions_parts_come_in_time_though_the_servers_clock_was_s
         began = trio.current_time()
         await until(lambda: len(two.session.owned) == PARTS)
         assert 0.9 * LEASE - LEASE / 4 < trio.current_time() - began < 1.25 * LEASE + 1.0
+
+
+async def test_an_exporter_that_was_killed_is_not_taken_for_alive_because_responses_are_late(
+    autojump_clock: MockClock,
+) -> None:
+    store = SimulatedStore()
+
+    async def get_late() -> None:
+        await trio.sleep(LEASE / 10.0)
+        store.latency = LEASE / 5.0
+
+    with suppress(JobError):  # of the killed one
+        async with open_job(HERE, connect=store.connect, lease=LEASE) as killed:
+            abandon(killed)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(get_late)
+        async with open_job(HERE, connect=store.connect, lease=LEASE) as job:
+            assert job.session.is_exporter
+            store.latency = 0.0

@@ -33,7 +33,8 @@ class Hit:
 
     Attributes:
         at: Arrival time, in seconds since the epoch.
-        until: Time at which its response was written or its connection closed, in seconds since the epoch.
+        until: Time just before its response was written, or at which its connection closed, in seconds since the
+            epoch.
         host: The requested host.
         path: The requested path.
     """
@@ -81,13 +82,15 @@ class Site:
                 return  # the client was killed
 
     async def _answer(self, host: int, path: str, at: float, connection: trio.socket.SocketType) -> None:
+        until: float | None = None
         try:
             await trio.sleep(LATENCY)
             text = self._page(host, path)
+            until = time.time()  # before the client has it, because a busy machine may make the site wait after that
             while text:
                 text = text[await connection.send(text) :]
         finally:
-            self.hits.append(Hit(at, time.time(), self.world.hosts[host], path))
+            self.hits.append(Hit(at, until or time.time(), self.world.hosts[host], path))
 
     def _page(self, host: int, path: str) -> bytes:
         if self.world.fails_first(path) and (host, path) not in self._failed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import socket
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Sequence
@@ -770,8 +771,9 @@ async def test_a_leader_sends_nothing_and_writes_what_its_workers_find_in_one_ru
 
 
 async def test_a_leader_that_is_told_to_end_writes_what_its_workers_had_in_flight(
-    tmp_path: Path, store: SimulatedStore, autojump_clock: MockClock
+    tmp_path: Path, store: SimulatedStore, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "trawl")
     leader, workers = Fleet(tmp_path, store, **LED), Fleet(tmp_path, store)
     workers.web = web(latency=5.0)
     crawls: list[Crawl] = []
@@ -789,3 +791,13 @@ async def test_a_leader_that_is_told_to_end_writes_what_its_workers_had_in_fligh
             crawl.shutdown()
     assert leader.results[1].reason == "shutdown"
     assert len(leader.items) == sum(len(sends) for sends in workers.sends.values()) > 0
+
+    async def end(crawl: Crawl) -> None:
+        crawl.shutdown()
+        await trio.lowlevel.checkpoint()
+
+    caplog.clear()
+    await leader.work(1, feed=True, watchers=[end])
+    pending = re.search(r"run 2, (\d+) requests pending; the last run ended: shutdown", caplog.text)
+    assert pending is not None, caplog.text
+    assert int(pending[1]) > 0

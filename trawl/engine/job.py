@@ -379,7 +379,10 @@ async def open_job(
             opened, outbox = await open_outbox(
                 feeds, blocking, job, spider_name=spider.name, started_utc=info.begun_utc, stats=stats
             )
-            _tell(job, info, frontier, goes_on=goes_on)
+            pending = frontier.statistics().pending  # of this process's hosts; a leader has none
+            if job.session is not None and not job.session.works:
+                pending = job.session.pending + given_up
+            _tell(job, info, pending, goes_on=goes_on)
             if given_up:
                 logger.info("job %s: %d requests of hosts that were given up are sent again", job.name, given_up)
             async with opened:
@@ -468,7 +471,7 @@ class JobTransport:
         await self._transport.aclose()
 
 
-def _tell(job: Job, info: JobInfo, frontier: Frontier, *, goes_on: bool) -> None:
+def _tell(job: Job, info: JobInfo, pending: int, *, goes_on: bool) -> None:
     """Log the progress of the job in one line."""
     if job.is_new:
         logger.info("job %s: new", job.name)
@@ -476,7 +479,6 @@ def _tell(job: Job, info: JobInfo, frontier: Frontier, *, goes_on: bool) -> None
     if job.session is not None and not job.session.is_alone:
         logger.info("job %s: other processes work on it, and this one takes its share", job.name)
         return
-    pending = frontier.statistics().pending
     waiting = job.outbox_end - job.outbox_start
     is_finished = info.is_finished(pending) and not goes_on
     if is_finished and waiting:

@@ -88,6 +88,7 @@ class JobSession:
         began_at: Event loop time, in seconds, at which the first of the current sessions started.
         works: Whether the session takes parts.
         is_first: Whether no other session worked on the job when this one joined it.
+        pending: Number of pending requests of the whole job when this session joined it.
         is_led: Whether a command has started processes for the job, and leads them.
         owned: Its parts. The value is the number of the last arrival when the part was received.
         exporter: The number of the session that exports the items, the name of its process, and the remaining time of
@@ -105,6 +106,7 @@ class JobSession:
         self.works: bool = works
         self.began_at: float = trio.current_time()
         self.is_first: bool = False
+        self.pending: int = 0
         self.is_led: bool = False
         self.owned: dict[int, int] = {}
         self.exporter: tuple[str, str, int] = ("", "", 0)

@@ -183,6 +183,7 @@ async def _open(server: StoreServer, address: Address, options: _SessionOptions)
         check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
         session = await _join(server, address, keys, options)
         (state,) = await server.run([("state", keys.of_state, [])])
+        session.pending = int(state[1])
         job = RedisJob(address, session, state, lease=options.lease, replicas=replicas)
     except (ValueError, TypeError, LookupError) as error:
         words = f"job {address.shown}: it is damaged (its content can't be read: {error!r})"
@@ -234,18 +235,19 @@ async def _export(server: StoreServer, session: JobSession, address: Address, le
     """Make the session the exporter. If there is another exporter, wait for the end of its lease."""
     until = -math.inf
     while True:
+        asked_at = trio.current_time()
         (answer,) = await server.run([session.call(lease, takes=False)])
         session.hear(answer)
         if session.is_exporter:
             return
         _, name, left = session.exporter
-        its_until = trio.current_time() + left / 1e6
         if until == -math.inf:
-            until = its_until
+            until = trio.current_time() + left / 1e6
             # Log at least a full lease, because a restarted server waits for a full lease before it ends a session.
             words = "job %s: %s is using it; if that process was killed, this one continues within %.0f s: waiting"
             logger.warning(words, address.shown, name, max(lease, left / 1e6))
-        elif its_until > until + lease / 20.0:  # a renewed lease means that the exporter is alive
+        # A renewed lease means that the exporter is alive. A late response does not: count from the request.
+        elif asked_at + left / 1e6 > until + lease / 20.0:
             break
         await trio.sleep(min(max(left / 1e6, 0.0) + 0.05, lease / 4.0))
     await server.run([session.call(None, takes=False, leaves="clean")])
