@@ -218,6 +218,7 @@ def test_a_crawl_that_joins_its_job_again_counts_what_its_workers_did_once(monke
 
     async def run(self: WorkerPool, worker: Any, crawl: Crawl) -> None:
         worker.now = CrawlStatus(pages=worker.now.pages + 5)
+        worker.ended = EndMessage("finished", [])
         told.append(self.status(crawl).pages - crawl.stats.count("response_count"))
 
     class Nothing(trawl.Spider):
@@ -245,9 +246,10 @@ class Patient(trawl.Spider):
             yield trawl.Request(url)
 
 
+@pytest.mark.parametrize("status", [-11, 0])
 @pytest.mark.parametrize(("explained", "runs"), [(0, 3), (20, 23)])
 def test_ends_that_pages_explain_do_not_count_when_a_worker_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, explained: int, runs: int
+    monkeypatch: pytest.MonkeyPatch, explained: int, runs: int, status: int
 ) -> None:
     pool = WorkerPool(["worker"], 1, "redis://store.example/job", None, Console())
     begun: list[float] = []
@@ -255,7 +257,7 @@ def test_ends_that_pages_explain_do_not_count_when_a_worker_is_given_up(
     async def run(self: WorkerPool, worker: Any, crawl: Crawl) -> None:
         begun.append(trio.current_time())
         await trio.sleep(0.1)
-        worker.status = -11
+        worker.status = status  # 0: of os._exit(0) in a callback
 
     async def deaths(self: WorkerPool) -> dict[str, bytes]:
         await trio.lowlevel.checkpoint()

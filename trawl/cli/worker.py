@@ -338,7 +338,7 @@ class WorkerPool:
         while not self._is_ending.is_set():
             worker.starts.append(trio.current_time())
             await self._run(worker, crawl)
-            if worker.status and (deaths := await self._deaths()) != worker.deaths:
+            if (worker.status or worker.ended is None) and (deaths := await self._deaths()) != worker.deaths:
                 worker.starts.clear()  # many pages may end a process, each of them three times
                 worker.deaths = deaths
             if self._is_ending.is_set() or not self._is_again(worker, crawl):
@@ -353,7 +353,7 @@ class WorkerPool:
         if ended is not None and ended.reason not in _ENDS_OF_ONE:
             crawl.shutdown(ended.reason)
             return False
-        if not worker.status:
+        if ended is not None and not worker.status:  # a process that called os._exit(0) has not reported its end
             return False
         how = f"reason {ended.reason}" if ended is not None else f"status {worker.status}"
         is_often = len(worker.starts) == MOST_STARTS and trio.current_time() - worker.starts[0] < STARTS_WITHIN
