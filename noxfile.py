@@ -244,11 +244,11 @@ def stored(session: nox.Session) -> None:
 @nox.session
 def soak(session: nox.Session) -> None:
     """Crawl with every kind of fault for an hour (SOAK_SECONDS), and send a million requests (SOAK_SENDS)."""
-    install(session, "test", editable=True)
-    short = {"SOAK_SENDS": "2000"} if IS_SHORT else {}
+    install(session, "servers", editable=True)
+    short = {"SOAK_SENDS": "2000", "CHAOS_DRAWS": "1", "CHAOS_SEED": "10"} if IS_SHORT else {}
     options = ("-m", "soak", "-s", "-o", "faulthandler_timeout=0")
     folder = "tests/soak" if IS_SHORT else "tests"
-    run_tests(session, *options, folder=folder, workers=(), quickest="million", env=short)
+    run_tests(session, *options, folder=folder, workers=(), quickest="million or chaos", env=short)
 
 
 @nox.session
