@@ -5,14 +5,14 @@ from __future__ import annotations
 import heapq
 from itertools import pairwise
 from math import inf
-from typing import Any, get_args
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttling.scope_model import AMOUNTS, LIMITS, STEPS, TICK, Flight, Play
 from trawl.throttling.limits import Limits
-from trawl.throttling.reasons import LimitName, Reason
+from trawl.throttling.reasons import LIMIT_NAMES, Reason
 from trawl.throttling.scope import Scope
 
 History = list[tuple[str, Any]]
@@ -75,7 +75,7 @@ def test_a_reason_names_a_limit_that_holds_up_to_the_instant_it_tells(
         if at <= play.now:
             assert reason.limit == ""
         else:
-            assert reason.limit in get_args(LimitName)
+            assert reason.limit in LIMIT_NAMES
             assert play.model.opens(play.now, amount)[reason.limit] == at
             assert reason.source
 

@@ -69,7 +69,7 @@ def of(**given: Any) -> ThrottlingSettings:
         ({"api": {"dely": 1}}, r"THROTTLING_SCOPES\['api'\] has an unknown key 'dely'; did you mean 'delay'"),
         (
             {"api": {"colour": 1}},
-            r"THROTTLING_SCOPES\['api'\] has an unknown key 'colour'; known are backoff, concurrency",
+            r"THROTTLING_SCOPES\['api'\] has an unknown key 'colour'; known are backoff, bandwidth",
         ),
         ({"api": {"backoff": {"min_delay": 9, "max_delay": 3}}}, r"\['backoff'\]\['min_delay'\] \(9 s\) is above"),
         ({"api": {"backoff": {"delay_factor": 1}}}, r"\['delay_factor'\] must be a number > 1.0, not 1$"),

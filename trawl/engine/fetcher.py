@@ -282,6 +282,9 @@ class Fetcher:
         size = self._count(attempt, outcome)
         if attempt.lane is not None:
             add_response(attempt.lane.scopes, outcome, size)
+            for scope in attempt.lane.scopes:
+                if scope.others:
+                    scope.received(outcome.sent_at or outcome.ended_at, outcome.size or size)
         outcome.is_heard = True
         now = trio.current_time()
         try:

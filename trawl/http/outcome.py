@@ -107,6 +107,8 @@ class Outcome:
         received: Headers and body of the response as received, for an archive, even if an error ended the response
             early; None without an archive, or if the transport can't provide them. The body is None if it was written
             to a file.
+        size: Bytes of the response as received, headers and body before decompression, even if an error ended it; 0 if
+            the transport does not count them.
     """
 
     request: Request
@@ -124,6 +126,7 @@ class Outcome:
     pause: float = 0.0
     then: Replace | Drop | None = None
     received: tuple[bytes, bytes | None] | None = None
+    size: int = 0
 
     @property
     def is_deferred(self) -> bool:

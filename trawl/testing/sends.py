@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import attrs
 import msgspec
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REFUSALS",
-    "Kind",
     "ScopeTracker",
     "Send",
     "SendLog",
@@ -191,10 +190,6 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join([*numbers, row[4].ljust(widths[4]), row[5]]).rstrip()
 
 
-Kind = Literal["delay", "delay_per_slot", "backoff", "hint", "quota", "robots"]
-"""The limit that closed a scope."""
-
-
 @attrs.frozen
 class Span:
     """A period from ``start`` to ``end`` in which a scope could not send.
@@ -211,7 +206,7 @@ class Span:
     scope: str
     start: float
     end: float
-    kind: Kind = "delay"
+    kind: str = "delay"
     source: str = ""
     slot: int = 0
 
@@ -232,9 +227,9 @@ def _order(stretch: Span) -> tuple[str, bool, str, int, float, float]:
     return stretch.scope, not stretch.slot, stretch.kind, stretch.slot, stretch.start, stretch.end
 
 
-_KINDS: dict[str, Kind] = {"delay": "delay", "robots": "robots", "backoff": "backoff", "hint": "hint", "quota": "quota"}
+_KINDS = {"delay", "robots", "backoff", "hint", "quota"}
 
-_Closed = tuple[str, float, float, float, Kind, str, int]
+_Closed = tuple[str, float, float, float, str, str, int]
 """A closed period: scope, start, end, latest end with jitter, kind, source, and slot or 0."""
 
 
@@ -266,8 +261,11 @@ class ScopeTracker:
             return
         for scope in scopes:
             if (until := scope.held.until) > now and (reason := scope.held.because) is not None:
-                kind, source = _KINDS.get(reason.limit, "backoff"), reason.source
+                kind, source = reason.limit if reason.limit in _KINDS else "backoff", reason.source
                 self._closed.append((scope.id, now, until, until, kind, source, 0))
+            for limit in scope.others:
+                if (until := limit.stored(now)) > now:
+                    self._closed.append((scope.id, now, until, until, limit.name, limit.source, 0))
 
     async def watch(self, crawl: Crawl) -> None:
         """Store the report of the scopes when the crawl ends. Run by the engine."""
@@ -305,7 +303,7 @@ class ScopeTracker:
     def _sent(self, scope: Scope, slot: int, now: float) -> None:
         effective = scope.effective
         if (delay := effective.delay) > 0.0:
-            kind, latest = _KINDS.get(effective.delay_limit, "delay"), now + delay * effective.jitter[1]
+            kind, latest = effective.delay_limit, now + delay * effective.jitter[1]
             self._closed.append((scope.id, now, now + delay, latest, kind, effective.delay_source, 0))
         if effective.delay_per_slot > 0.0:
             end = now + effective.delay_per_slot

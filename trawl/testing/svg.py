@@ -14,7 +14,8 @@ from html import escape
 import attrs
 
 from trawl.observe import printable
-from trawl.testing.sends import REFUSALS, Kind, Send, Span, merge_stretches
+from trawl.testing.sends import REFUSALS, Send, Span, merge_stretches
+from trawl.throttling.limits import TABLE
 
 __all__ = [
     "Scale",
@@ -46,12 +47,10 @@ DARK = {
     "#0f766e": "#5eead4",
     "#dc2626": "#f87171",
     "#d97706": "#fbbf24",
-    "#dbe2ea": "#3b4759",
-    "#fef3c7": "#4f4618",
     "#bae6fd": "#164e63",
     "#fecaca": "#6d2929",
     "#fed7aa": "#6b3a16",
-    "#ddd6fe": "#463b78",
+    **{row.shade[0]: row.shade[1] for row in TABLE if row.shade is not None},
 }
 """The replacement of each color in dark mode (CSS Media Queries Level 5, section 12.5)."""
 
@@ -218,13 +217,10 @@ def _unthrottled_track(sends: Sequence[Send]) -> Track:
     return Track("", [""] * len(ends), bars)
 
 
-SHADES: dict[Kind, tuple[str, str]] = {
-    "delay": ("#dbe2ea", "delay"),
-    "delay_per_slot": ("#fef3c7", "delay per slot"),
+SHADES: dict[str, tuple[str, str]] = {row.key: (row.shade[0], row.shade[2]) for row in TABLE if row.shade} | {
     "robots": ("#bae6fd", "robots.txt crawl-delay"),
     "backoff": ("#fecaca", "backoff"),
     "hint": ("#fed7aa", "requested by the server"),
-    "quota": ("#ddd6fe", "quota spent"),
 }
 
 BARS: dict[str, tuple[str, str]] = {

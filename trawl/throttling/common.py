@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from trawl.throttling.limits import TABLE
+
 if TYPE_CHECKING:
     from trawl.throttling.limits import Limits
     from trawl.throttling.outcomes import GivenUpScopes
@@ -62,20 +64,15 @@ def may_be_common(policy: ScopePolicy, *, has_job: bool) -> bool:
 
 
 def stricter(ours: Limits, theirs: Limits) -> Limits:
-    """Return limits that satisfy both: fewer places, longer delays, and the quota with the lower rate.
+    """Return limits that satisfy both: the stricter number of each, and the quota with the lower rate.
 
     The jitter comes from the longer delay.
     """
     slower = ours if ours.delay >= theirs.delay else theirs
     tighter = ours if _quota_rate(ours) <= _quota_rate(theirs) else theirs
-    return attrs.evolve(
-        slower,
-        concurrency=min(ours.concurrency, theirs.concurrency),
-        delay_per_slot=max(ours.delay_per_slot, theirs.delay_per_slot),
-        quota=tighter.quota,
-        window=tighter.window,
-        sliding=tighter.sliding,
-    )
+    numbers = {row.key: row.stricter(getattr(ours, row.key), getattr(theirs, row.key)) for row in TABLE}
+    numbers["quota"] = tighter.quota
+    return attrs.evolve(slower, **numbers, window=tighter.window, sliding=tighter.sliding)
 
 
 def _quota_rate(limits: Limits) -> float:

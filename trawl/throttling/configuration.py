@@ -255,6 +255,16 @@ class ScopeConfig(TypedDict, total=False):
             extra={"absent": "PAGES_PER_DOMAIN for a host, else no limit"},
         ),
     ]
+    bandwidth: Annotated[
+        float,
+        Meta(
+            gt=0,
+            title="bytes/s",
+            description="Average number of bytes per second, as received: headers and bodies, before decompression. "
+            "After a response, nothing is sent until its bytes are paid for.",
+            extra={"absent": "no limit"},
+        ),
+    ]
     manager: Annotated[
         object,
         Meta(description="Scope manager for this scope only.", extra={"absent": "THROTTLING_SCOPE_MANAGER"}),
@@ -284,10 +294,11 @@ def check_scope(config: object, path: str) -> ScopeConfig:
         range, or two keys contradict each other.
     """
     checked = _check_mapping(config, ScopeConfig, path)
-    if checked.get("rate", 1.0) < 1.0 / MAX_NUMBER:
-        raise SettingsError(
-            f"{path}['rate'] is so low that nothing would ever be sent: {checked['rate']:g}; raise it", path
-        )
+    for key in ("rate", "bandwidth"):
+        if checked.get(key, 1.0) < 1.0 / MAX_NUMBER:
+            raise SettingsError(
+                f"{path}[{key!r}] is so low that nothing would ever be sent: {checked[key]:g}; raise it", path
+            )
     if "rate" in checked and "delay" in checked:
         raise SettingsError(
             f"{path} has both 'rate' and 'delay', but a rate is a delay of 1/rate; keep one of them", path

@@ -119,6 +119,7 @@ def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
         if rampup is not None and (has_moved or rampup.refused is not None or rampup.has_fallen_back)
         else None,
         told=None if state.told is None or state.told.until <= now else state.told.moved(to_epoch),
+        closed={limit.name: (to_epoch(at), at - now) for limit in scope.others if (at := limit.stored(now)) > now},
     )
 
 
@@ -185,6 +186,7 @@ def moved(snapshot: ThrottleSnapshot, at: float) -> ThrottleSnapshot:
             told=None if scope.told is None else scope.told.moved(clock),
             backoff=None if scope.backoff is None else scope.backoff.moved(clock),
             good_at=clock(scope.good_at),
+            closed={key: (clock(until), seconds) for key, (until, seconds) in scope.closed.items()},
         )
     return msgspec.structs.replace(snapshot, at=at, unknown_until=clock(snapshot.unknown_until), scopes=scopes)
 
@@ -273,6 +275,9 @@ class JobScopes:
             if snapshot.quota is not None:
                 self._quotas[scope.id] = snapshot.quota
                 self.restore_quota(scope, now)
+            for limit in scope.others:
+                if limit.name in snapshot.closed:
+                    limit.restore(self._closed_until(snapshot, limit.name, now))
             self._learned(scope, state, snapshot)
             self._failing(scope, state, snapshot, now)
             if snapshot.told is not None:
@@ -298,10 +303,15 @@ class JobScopes:
         pace = snapshot.pace if snapshot is not None and snapshot.pace is not None else SendSnapshot()
         sent_at = max(min(self._from_epoch(pace.sent_at), now), self._unknown_until)
         held_until = min(self._from_epoch(pace.held_until), now + pace.held_for)
-        until = max(held_until, sent_at + scope.effective.longest)
+        closed = [self._closed_until(snapshot, key, now) for key in snapshot.closed] if snapshot is not None else []
+        until = max(held_until, sent_at + scope.effective.longest, *closed)
         if until > now:
             limit = pace.held_limit if until == held_until else "delay"
             scope.hold(until, Reason(scope.id, limit, until, pace.held_source or "the job's last run"))
+
+    def _closed_until(self, snapshot: ScopeSnapshot, key: str, now: float) -> float:
+        until, seconds = snapshot.closed[key]
+        return min(self._from_epoch(until), now + seconds)  # a clock that was set back must not make it longer
 
     def _take_for_sent(self, scope: Scope) -> None:
         """Assume a send in every slot at the last possible time, because the run was killed after storing its state."""

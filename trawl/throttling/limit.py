@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trawl.throttling.scope import Scope
     from trawl.throttling.traffic import Traffic
 
-__all__ = ["Concurrency", "Hold", "Limit", "Rate", "SlotRest", "Spacing"]
+__all__ = ["NUMBERED", "Bandwidth", "Concurrency", "Hold", "Limit", "NumberLimit", "Rate", "SlotRest", "Spacing"]
 
 MAX_OFFSET = 2.0
 """Seconds. The largest offset from the grid of a shared rate, because a token is valid for a few seconds."""
@@ -446,3 +446,94 @@ class Hold(Limit):
     def is_idle(self, scope: Scope, now: float) -> bool:
         """Return True after the hold."""
         return self.until <= now
+
+
+class NumberLimit(Limit):
+    """A limit that needs nothing but its number. :data:`NUMBERED` has all of them, and the scope makes them.
+
+    Attributes:
+        number: The number in ``THROTTLING_SCOPES``.
+    """
+
+    __slots__ = ("number",)
+
+    key: ClassVar[str] = ""
+    """Its key in ``THROTTLING_SCOPES``, which is also its name."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__(self.key)
+        self.number: float = number
+
+    def received(self, sent_at: float, size_bytes: int) -> None:
+        """Record the bytes of the response to a request that was sent at that time, before its place is free.
+
+        A failed request has the bytes that arrived before.
+        """
+
+    def stored(self, now: float) -> float:
+        """Return the event loop time until which it is closed, for a job to store; ``-inf`` for nothing."""
+        return -inf
+
+    def restore(self, until: float) -> None:
+        """Restore that time."""
+
+    def usual_rate(self) -> float:
+        """Return the sends per second that it allows for average requests; ``inf`` if unknown."""
+        return inf
+
+
+class Bandwidth(NumberLimit):
+    """The average number of bytes per second. After a response, nothing is sent until its bytes are paid for.
+
+    The time counts from the send, so that the time in which the bytes arrive pays for them too. Requests that are in
+    flight together may receive more before the limit closes, and the pause after them is longer.
+
+    Attributes:
+        paid_at: The time at which all bytes so far are paid for.
+        total: Bytes of all responses.
+        responses: Number of these responses.
+    """
+
+    __slots__ = ("paid_at", "responses", "total")
+
+    key: ClassVar[str] = "bandwidth"
+
+    def __init__(self, number: float) -> None:
+        super().__init__(number)
+        self.paid_at: float = -inf
+        self.total: int = 0
+        self.responses: int = 0
+
+    def earliest_at(self, scope: Scope, now: float, amount: float) -> float:
+        """Return the time at which all bytes are paid for."""
+        return self.paid_at
+
+    def received(self, sent_at: float, size_bytes: int) -> None:
+        """Add the time that pays for the bytes."""
+        self.paid_at = max(self.paid_at, sent_at) + size_bytes / self.number
+        self.total += size_bytes
+        self.responses += 1
+
+    def stored(self, now: float) -> float:
+        """Return the time at which all bytes are paid for, if that is later than ``now``."""
+        return self.paid_at if self.paid_at > now else -inf
+
+    def restore(self, until: float) -> None:
+        """Restore that time."""
+        self.paid_at = max(self.paid_at, until)
+
+    def usual_rate(self) -> float:
+        """Return the responses of average size that may be received per second."""
+        return self.number * self.responses / self.total if self.total else inf
+
+    def is_shut(self, scope: Scope, now: float, amount: float, patience: float) -> bool:
+        """Return True if it is closed for more than ``patience`` seconds."""
+        return self.paid_at > now + patience
+
+    def is_idle(self, scope: Scope, now: float) -> bool:
+        """Return True if all bytes are paid for."""
+        return self.paid_at <= now
+
+
+NUMBERED: tuple[type[NumberLimit], ...] = (Bandwidth,)
+"""The limits that need nothing but their number."""

@@ -19,7 +19,7 @@ or a newly drawn interval applies to a resting slot.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CONFIGURED",
     "EXACT",
+    "TABLE",
     "EffectiveLimits",
     "Jitter",
+    "LimitRow",
     "Limits",
     "RandomStream",
     "Slots",
@@ -184,6 +186,42 @@ CONFIGURED = "configuration"
 """The source of a limit unless a policy set it."""
 
 
+class LimitRow(NamedTuple):
+    """One row of the table of limits. The number of the limit is a key of ``THROTTLING_SCOPES`` and a field of Limits.
+
+    Attributes:
+        key: The key, the field, and the limit's name in explanations.
+        none: The number without the limit.
+        stricter: Returns the stricter of two numbers, for a scope of two crawls.
+        host_setting: The field of the settings with the number of all hosts; "" if hosts have no limit by default.
+        words: What a request waits for, if the key does not say it.
+        instead: What to configure for a scope of several processes, which can't have this limit; None if it can.
+        shade: The light and the dark color of the limit in a timeline, and its words there; None if it is not drawn.
+    """
+
+    key: str
+    none: float
+    stricter: Callable[[float, float], float]
+    host_setting: str = ""
+    words: str = ""
+    instead: str | None = None
+    shade: tuple[str, str, str] | None = None
+
+
+TABLE: tuple[LimitRow, ...] = (
+    LimitRow("concurrency", math.inf, min, "concurrent_requests_per_domain", "all slots are busy"),
+    LimitRow("delay", 0.0, max, "download_delay", shade=("#dbe2ea", "#3b4759", "delay")),
+    LimitRow(
+        "delay_per_slot", 0.0, max, "download_delay_per_slot", "delay per slot", ": give it a 'delay'",
+        ("#fef3c7", "#4f4618", "delay per slot"),
+    ),
+    LimitRow("quota", math.inf, min, shade=("#ddd6fe", "#463b78", "quota spent")),
+    LimitRow("pages", math.inf, min, "pages_per_domain", "its last pages are on their way", ": give it a 'quota'"),
+    LimitRow("bandwidth", math.inf, min, instead=": give it a 'rate'", shade=("#bbf7d0", "#14532d", "bandwidth")),
+)  # fmt: skip
+"""The configurable limits of a scope. Settings, merging, refusals, explanations and timelines read this table."""
+
+
 @attrs.frozen(kw_only=True)
 class Limits:
     """The limits of one scope as configured.
@@ -197,6 +235,7 @@ class Limits:
         window: Seconds of a quota's window; at 0 the quota never blocks.
         sliding: True if the window slides instead of starting at its first consumption.
         pages: Maximum pages in the whole crawl; ``inf`` for no budget.
+        bandwidth: Average bytes per second, as received; ``inf`` for no limit.
         is_rate: True if the delay was given as a rate: sends follow a grid, and the next send compensates for a late
             one.
     """
@@ -209,6 +248,7 @@ class Limits:
     window: float = 60.0
     sliding: bool = False
     pages: float = math.inf
+    bandwidth: float = math.inf
     is_rate: bool = False
 
 
@@ -286,24 +326,22 @@ def limits_of(config: Mapping[str, Any], settings: ThrottlingSettings, *, is_hos
         settings: The defaults.
         is_host: True if the scope is host-like and so inherits the per-domain settings.
     """
-    concurrency: float = settings.concurrent_requests_per_domain if is_host else math.inf
-    delay = settings.download_delay if is_host else 0.0
-    delay_per_slot = settings.download_delay_per_slot if is_host else 0.0
+    numbers: dict[str, float] = {
+        row.key: (getattr(settings, row.host_setting) if is_host and row.host_setting else 0) or row.none
+        for row in TABLE
+    }
     if (rate := config.get("rate")) is not None:  # a rate replaces all three limits
-        concurrency, delay, delay_per_slot = math.inf, 1.0 / rate, 0.0
+        numbers |= {"concurrency": math.inf, "delay": 1.0 / rate, "delay_per_slot": 0.0}
+    numbers |= {row.key: config[row.key] or row.none for row in TABLE if row.key in config}
     is_rate = rate is not None and "delay" not in config
     jitter = config.get("jitter")
     factors = jitter_factors(settings.randomize_download_delay if jitter is None else jitter)
     if is_rate and (shift := 1.0 - (factors[0] + factors[1]) / 2.0) > 0.0:
         factors = factors[0] + shift, factors[1] + shift  # a rate is a maximum, so jitter must not raise its mean
     return Limits(
-        concurrency=config.get("concurrency", concurrency),
-        delay=float(config.get("delay", delay)),
-        delay_per_slot=float(config.get("delay_per_slot", delay_per_slot)),
+        **numbers,
         jitter=factors,
-        quota=float(config.get("quota", math.inf)),
         window=float(config.get("window", settings.throttling_window)),
         sliding=bool(config.get("sliding", False)),
         is_rate=is_rate,
-        pages=config.get("pages") or (settings.pages_per_domain if is_host else 0) or math.inf,
     )

@@ -22,12 +22,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import attrs
 
 from trawl.http import Outcome, Times, TimesTotal
 from trawl.observe import LATENCY_BOUNDS, ScopeStatus, SendLimit, duration_words
+from trawl.throttling.limits import TABLE
 
 if TYPE_CHECKING:
     from trawl.throttling.limit import Limit
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from trawl.throttling.scope import Scope
 
 __all__ = [
-    "LimitName",
+    "LIMIT_NAMES",
     "MinCounter",
     "Reason",
     "ResponseCounts",
@@ -219,32 +220,12 @@ class MinCounter:
         return self._heap[0]
 
 
-LimitName = Literal[
-    "concurrency",
-    "delay",
-    "delay_per_slot",
-    "quota",
-    "pages",
-    "backoff",
-    "hint",
-    "robots",
-    "gate",
-    "claim",
-    "places",
-    "callbacks",
-    "middleware",
-    "not_before",
-    "line",
-    "ending",
-]
-"""Names of the limits that can delay a request."""
-
 _NAMES: Mapping[str, str] = {"robots": "Crawl-delay", "gate": "robots.txt"}
 
 _WORDS: Mapping[str, str] = {
-    "concurrency": "all slots are busy",
-    "delay_per_slot": "delay per slot",
-    "pages": "its last pages are on their way",
+    **{row.key: row.words or row.key for row in TABLE},
+    "backoff": "backoff",
+    "hint": "hint",
     "robots": "robots.txt",
     "gate": "robots.txt is not read yet",
     "claim": "a request of several scopes goes first",
@@ -255,6 +236,9 @@ _WORDS: Mapping[str, str] = {
     "not_before": "the request's own delay",
     "line": "the line of a shared scope",
 }
+
+LIMIT_NAMES: tuple[str, ...] = tuple(_WORDS)
+"""Names of the limits that can delay a request."""
 
 
 def limit_words(limit: str) -> str:
@@ -429,7 +413,7 @@ def rate_in_force(scope: Scope) -> float:
     rate = 1.0 / effective.delay if effective.delay > 0.0 else math.inf
     if effective.delay_per_slot > 0.0 and effective.concurrency < math.inf:
         rate = min(rate, effective.concurrency / effective.delay_per_slot)
-    return min(rate, rate_of_quota(scope))
+    return min(rate, rate_of_quota(scope), *[limit.usual_rate() for limit in scope.others])
 
 
 def rate_of_quota(scope: Scope) -> float:
@@ -458,6 +442,8 @@ def send_limit(scope: Scope, now: float) -> SendLimit:
             limits.append((slots / seconds, f"concurrency {slots:g}", effective.concurrency_source))
     if scope.quota is not None:
         limits.append((rate_of_quota(scope), f"quota {scope.quota.quota:g}", effective.source))
+    others = [limit for limit in scope.others if limit.usual_rate() < math.inf]
+    limits += [(limit.usual_rate(), f"{limit.name} {limit.number:g}", limit.source) for limit in others]
     until = scope.earliest_at(now)
     opens_in = max(until - now, 0.0) if until < math.inf else 0.0
     if not limits:

@@ -39,7 +39,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trawl.throttling.limit import Concurrency, Hold, Limit, Rate, SlotRest, Spacing
+from trawl.throttling.limit import NUMBERED, Concurrency, Hold, Limit, NumberLimit, Rate, SlotRest, Spacing
 from trawl.throttling.limits import CONFIGURED, EXACT, EffectiveLimits, Limits, Slots, lengthening
 from trawl.throttling.quota import PageBudget, Quota
 from trawl.throttling.reasons import Reason, Waits
@@ -73,6 +73,7 @@ class Scope:
         held: The hold.
         quota: The quota; None if there is none.
         pages: The page budget; None if there is none.
+        others: The limits that need nothing but a number, such as the bandwidth.
         in_force: The limits that may close it, in the order in which they are named if several open at the same time.
         hear_sends: The limits that are told of grants and sends.
         hear_ends: The limits that are told of ends.
@@ -97,6 +98,7 @@ class Scope:
         "id",
         "in_force",
         "limits",
+        "others",
         "pages",
         "places",
         "quota",
@@ -119,6 +121,7 @@ class Scope:
         self.held: Hold = Hold()
         self.quota: Quota | None = None
         self.pages: PageBudget | None = None
+        self.others: tuple[NumberLimit, ...] = ()
         self.closed_by: Limit | None = None
         self.step: int = 0
         self.grants: int = 0
@@ -148,7 +151,16 @@ class Scope:
             self.quota.is_late = self.waits.lanes > 0
         else:
             self.quota.apply_limits(limits.quota, limits.window, sliding=limits.sliding, now=now)
+        self.others = tuple([self._other(make, limits) for make in NUMBERED if getattr(limits, make.key) < inf])
         self.arrange(EffectiveLimits(limits.concurrency, limits.delay, limits.delay_per_slot, limits.jitter))
+
+    def _other(self, make: type[NumberLimit], limits: Limits) -> NumberLimit:
+        number = getattr(limits, make.key)
+        for limit in self.others:
+            if limit.name == make.key:
+                limit.number = number
+                return limit
+        return make(number)
 
     def arrange(self, effective: EffectiveLimits | None = None) -> None:
         """Apply the effective limits, if they have changed, and determine which limits are in force."""
@@ -160,7 +172,7 @@ class Scope:
         spacing.name, spacing.source = wanted.delay_limit, wanted.delay_source
         spacing.set(wanted.delay, wanted.jitter, is_slowed=wanted.floor > 0.0 or wanted.delay_limit != "delay")
         in_force: list[Limit] = [places] if wanted.concurrency < inf else []
-        for limit in (self.pages, self.quota):
+        for limit in (self.pages, self.quota, *self.others):
             if limit is not None:
                 limit.source = wanted.source
                 in_force.append(limit)
@@ -427,6 +439,11 @@ class Scope:
             traffic.leave_unsent(amount)
         if traffic.slots is not None:
             traffic.slots.give(slot)
+
+    def received(self, sent_at: float, size_bytes: int) -> None:
+        """Record the size of the response to a request that was sent at that time, before its place is free."""
+        for limit in self.others:
+            limit.received(sent_at, size_bytes)
 
     def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
         """Correct the quota by ``difference`` (negative: a refund) for a request sent at ``sent_at``.

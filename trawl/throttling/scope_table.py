@@ -32,7 +32,7 @@ import msgspec
 from trawl.throttling.backoff import backoff_of
 from trawl.throttling.common import CommonScopes, ScopeHolder, may_be_common
 from trawl.throttling.configuration import check_scope, load_object
-from trawl.throttling.limits import Limits, limits_of
+from trawl.throttling.limits import TABLE, Limits, limits_of
 from trawl.throttling.managers import OnFailure, ThrottlingScopeManager, ignore_failure
 from trawl.throttling.policy import AutoThrottle, ScopePolicy, ScopeState
 from trawl.throttling.quota import PageBudgets
@@ -454,11 +454,8 @@ def _merged(id: str, policy: ScopePolicy) -> Mapping[str, Any]:
     limits, backoff = policy.limits, policy.backoff
     return {
         "id": id,
-        "concurrency": limits.concurrency,
-        "delay": limits.delay,
-        "delay_per_slot": limits.delay_per_slot,
+        **{row.key: getattr(limits, row.key) for row in TABLE},
         "jitter": limits.jitter,
-        "quota": limits.quota,
         "window": limits.window,
         "sliding": limits.sliding,
         "rampup": False,

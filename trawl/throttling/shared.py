@@ -26,7 +26,7 @@ import attrs
 import msgspec
 
 from trawl.errors import SettingsError
-from trawl.throttling.limits import Limits
+from trawl.throttling.limits import TABLE, Limits
 from trawl.throttling.policy import ScopePolicy, ScopeState
 from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
@@ -180,7 +180,7 @@ class SharedScope(Scope):
     def apply_limits(self, limits: Limits, now: float = -inf) -> None:
         """Apply ``limits``, with a delay per slot as a delay, and without the limits that the store counts."""
         delay = max(limits.delay, limits.delay_per_slot)
-        limits = attrs.evolve(limits, delay=delay, delay_per_slot=0.0, quota=inf, pages=inf)
+        limits = attrs.evolve(limits, delay=delay, delay_per_slot=0.0, quota=inf, pages=inf, bandwidth=inf)
         super().apply_limits(limits, now)
 
     def rest(self) -> float:
@@ -237,14 +237,18 @@ def check_shared(policy: ScopePolicy, *, path: str) -> None:
         SettingsError: If its configuration or the settings require knowledge that only one process has.
     """
     config, limits = policy.config, policy.limits
-    wrong = (
-        "'rampup'" if policy.rampup is not None
-        else "AUTOTHROTTLE_ENABLED: give it a 'delay' of its own" if policy.autothrottle is not None
-        else "'delay_per_slot': give it a 'delay'" if config.get("delay_per_slot")
-        else "'sliding'" if limits.sliding and limits.quota < inf
-        else "'pages': give it a 'quota'" if limits.pages < inf
-        else ""
-    )  # fmt: skip
+    wrong = ""
+    if policy.rampup is not None:
+        wrong = "'rampup'"
+    elif policy.autothrottle is not None:
+        wrong = "AUTOTHROTTLE_ENABLED: give it a 'delay' of its own"
+    elif limits.sliding and limits.quota < inf:
+        wrong = "'sliding'"
+    for row in TABLE:
+        # A delay per slot that is the default of all hosts is applied as a delay.
+        number = config.get(row.key, row.none) if row.none == 0.0 else getattr(limits, row.key)
+        if row.instead is not None and number != row.none:
+            wrong = wrong or f"{row.key!r}{row.instead}"
     if wrong:
         words = f"{path} is needed by several processes of this job, and such a scope can't have {wrong}"
         raise SettingsError(words, path)

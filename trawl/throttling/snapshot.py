@@ -157,6 +157,7 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         last_latency: The last latency that AutoThrottle measured, in seconds.
         learned: The state of rampup; None without one.
         told: The limit that the server announced; None if there is none.
+        closed: The time until which other limits are closed, and the seconds until then, by key.
     """
 
     pace: SendSnapshot | None = None
@@ -173,6 +174,7 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     last_latency: float = 0.0
     learned: RampupSnapshot | None = None
     told: ServerLimit | None = None
+    closed: dict[str, tuple[float, float]] = {}
 
 
 class ThrottleSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

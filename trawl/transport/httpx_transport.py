@@ -193,6 +193,7 @@ class _ResponseReader:
         self._sink = sink_for(request, answer.status) if has_body else None
         length = self._headers.get("Content-Length", "") if has_body else ""
         self._length = int(length) if length.isdecimal() else None
+        outcome.size = len(_head_of(self._answer))
 
     async def read(self) -> Response:
         """Read the body and return the response.
@@ -240,6 +241,7 @@ class _ResponseReader:
         cancelled: trio.Cancelled | None = None
         try:
             async for chunk in self._answer.aiter_stream():
+                self._outcome.size += len(chunk)
                 if self.received is not None and not (writer is not None and writer.has_begun):
                     self.received += chunk
                 if refused is None and cancelled is None:

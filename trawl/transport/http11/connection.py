@@ -138,12 +138,13 @@ class Connection:
         requests: Number of requests sent so far, including the current one.
         idle_since: Event loop time, in seconds, at which the connection became idle.
         received: The bytes of the current response so far, for an archive; None without an archive.
+        size: Number of bytes of the current response so far.
         broken: The system error that ended sending the request; None if sending did not fail. Despite such an error,
             there may be a response, because a server that refuses a body responds and closes the connection while the
             body is being sent.
     """
 
-    __slots__ = ("broken", "idle_since", "parser", "received", "requests", "wire")
+    __slots__ = ("broken", "idle_since", "parser", "received", "requests", "size", "wire")
 
     def __init__(self, wire: NetworkStream, parser: ResponseParser | None = None) -> None:
         self.wire: NetworkStream = wire
@@ -152,10 +153,12 @@ class Connection:
         self.idle_since: float = 0.0
         self.broken: OSError | None = None
         self.received: bytearray | None = None
+        self.size: int = 0
 
     def ask_nowait(self, data: bytes, *, is_head: bool = False) -> int:
         """Discard the last response, send the start of a request, and return the number of bytes sent."""
         self.requests += 1
+        self.size = 0
         if self.received is not None:
             self.received.clear()
         self.parser.begin(is_head=is_head)
@@ -197,6 +200,7 @@ class Connection:
             if parser.has_started:
                 raise
             raise ConnectionClosedError(f"the connection broke: {words_of(self.broken or error)}") from error
+        self.size += len(data)
         if self.received is not None:
             self.received += data
         if data:
@@ -240,6 +244,7 @@ class Connection:
 
     def cut(self, outcome: Outcome) -> None:
         """Close the connection before the response is complete. An archive gets the received part of the response."""
+        outcome.size = self.size
         if self.received is not None and self.parser.has_head:
             is_in_file = sink_for(outcome.request, self.parser.status) is not None
             outcome.received = self.message(is_in_file=is_in_file)
@@ -290,6 +295,7 @@ async def read_response(
                 deadline.writing()
                 make = await writer.end(whole)
         outcome.ended_at = trio.current_time()
+    outcome.size = connection.size
     if connection.received is not None:
         outcome.received = connection.message(is_in_file=make is not Response)
     return make(
