@@ -343,7 +343,7 @@ def test_i04_every_settings_mapping_has_a_typed_definition() -> None:
     assert all(is_typeddict(kind) for kind in (BackoffConfig, RampupConfig, ScopeConfig))
     assert set(get_type_hints(ScopeConfig)) == {
         "concurrency", "delay", "delay_per_slot", "rate", "jitter", "backoff", "rampup", "quota", "window", "sliding",
-        "pages", "manager", "shared", "ignore_robots_txt",
+        "pages", "bandwidth", "manager", "shared", "ignore_robots_txt",
     }  # fmt: skip
     assert set(get_type_hints(RampupConfig)) == {"backoff_target", "delay_factor", "min_delay", "window"}
     assert set(get_type_hints(BackoffConfig)) == {

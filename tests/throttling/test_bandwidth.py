@@ -103,7 +103,7 @@ def test_a23_several_processes_cannot_share_a_bandwidth() -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, 1e-305, "fast"])
-def test_a23_i03_a_bandwidth_that_lets_nothing_through_is_refused(number: object) -> None:
+def test_a23_i03_a_bandwidth_that_lets_nothing_through_is_refused(number: Any) -> None:
     with pytest.raises(SettingsError, match=r"\['bandwidth'\]"):
         ThrottlingSettings(throttling_scopes={A: {"bandwidth": number}})
 

@@ -24,7 +24,7 @@ If crawls configure a scope differently, the stricter limits apply: see :func:`s
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -70,7 +70,7 @@ def stricter(ours: Limits, theirs: Limits) -> Limits:
     """
     slower = ours if ours.delay >= theirs.delay else theirs
     tighter = ours if _quota_rate(ours) <= _quota_rate(theirs) else theirs
-    numbers = {row.key: row.stricter(getattr(ours, row.key), getattr(theirs, row.key)) for row in TABLE}
+    numbers: dict[str, Any] = {row.key: row.stricter(getattr(ours, row.key), getattr(theirs, row.key)) for row in TABLE}
     numbers["quota"] = tighter.quota
     return attrs.evolve(slower, **numbers, window=tighter.window, sliding=tighter.sliding)
 

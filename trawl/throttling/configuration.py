@@ -1,4 +1,7 @@
-"""Types and checks of the mappings inside the throttling settings. An error names the entry."""
+"""Types and checks of the mappings inside the throttling settings. An error names the entry.
+
+Length: a mapping's keys and their checks are next to each other.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ limit in force, and the latest time counts. The limit that returned it is the re
 Times are event loop times in seconds. A limit that is open returns the time since which it has been open (``-inf`` if
 it was never closed), so that the measured waits need no second source. A closed limit returns the time at which it
 opens; ``inf`` if only the send or the end of another request can open it.
+
+Length: the limits follow one interface, so a reader compares them side by side.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Theory of operation: ``httpcore`` implements HTTP and keeps connections. httpx's
 httpcore uses our own connections (:mod:`~trawl.transport.httpx_backend`). Its ``trace`` extension reports the times of
 a request, and can delay the request before it is sent (:class:`RequestTrace`).
 
-``Proxy-Authorization`` is sent only to the proxy. The ``CONNECT`` that opens a tunnel contains it, as does a request
-without a tunnel, which the proxy itself reads. A request through a tunnel or without a proxy never contains it.
+``Proxy-Authorization`` is sent only to the proxy: in a ``CONNECT``, and in requests that need no tunnel.
 """
 
 from __future__ import annotations
@@ -210,9 +209,9 @@ class _ResponseReader:
             async with writer:
                 return await self._read(writer)
         finally:
-            if self.received is not None:
+            if (body := self.received) is not None:
                 is_in_file = writer is not None and writer.has_begun
-                self._outcome.received = _head_of(self._answer), None if is_in_file else bytes(self.received)
+                self._outcome.received = _head_of(self._answer), None if is_in_file else bytes(body)
 
     async def _read(self, writer: SinkWriter | None) -> Response:
         answer, request = self._answer, self._request
