@@ -181,9 +181,7 @@ class _ResponseReader:
         self, request: Request, answer: httpcore.Response, outcome: Outcome, settings: TransportSettings
     ) -> None:
         _check(answer)
-        self._request = request
-        self._answer = answer
-        self._outcome = outcome
+        self._request, self._answer, self._outcome = request, answer, outcome
         self._stream: Stream = answer.extensions["network_stream"]
         self.received: bytearray | None = None
         self._headers = Headers.from_wire(answer.headers)
@@ -192,7 +190,7 @@ class _ResponseReader:
         self._sink = sink_for(request, answer.status) if has_body else None
         length = self._headers.get("Content-Length", "") if has_body else ""
         self._length = int(length) if length.isdecimal() else None
-        outcome.size = len(_head_of(self._answer))
+        outcome.size = len(_head_of(answer))
 
     async def read(self) -> Response:
         """Read the body and return the response.
@@ -209,9 +207,9 @@ class _ResponseReader:
             async with writer:
                 return await self._read(writer)
         finally:
-            if (body := self.received) is not None:
-                is_in_file = writer is not None and writer.has_begun
-                self._outcome.received = _head_of(self._answer), None if is_in_file else bytes(body)
+            if self.received is not None:
+                body = None if writer is not None and writer.has_begun else bytes(self.received)
+                self._outcome.received = _head_of(self._answer), body
 
     async def _read(self, writer: SinkWriter | None) -> Response:
         answer, request = self._answer, self._request
@@ -495,7 +493,7 @@ class _Once:
         return self
 
     async def __anext__(self) -> bytes:
-        body, self._body = self._body, b""
-        if not body:
+        if not self._body:
             raise StopAsyncIteration
+        body, self._body = self._body, b""
         return body
