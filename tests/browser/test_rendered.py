@@ -500,3 +500,34 @@ def test_a_rendered_page_may_not_be_larger_than_a_response() -> None:
     sim = simulate(One, web, {"DOWNLOAD_MAXSIZE": 100, "RETRY_TIMES": 2})
     assert [item["error"] for item in sim.items] == ["BodyTooLarge"]
     assert len(sim.sends) == 1
+
+
+def test_credentials_and_headers_of_the_session_are_sent_with_the_requests_of_a_page() -> None:
+    web = SimulatedWeb()
+    seen: dict[str, Any] = {}
+
+    def respond(request: Request) -> SimulatedResponse:
+        seen[request.url] = (
+            request.headers.get("Authorization"),
+            request.headers.get("X-App"),
+            request.meta.get("proxy"),
+        )
+        return SimulatedResponse(200, "x")
+
+    for host in ("a.example", "cdn.example"):
+        web.add_host(host, handler=respond)
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p>0</p>", [["/api", f"{CDN}/lib.js"]]))
+
+    class One(Shop):
+        async def start(self) -> Any:
+            yield Request(f"{A}/0", meta={"browser": True, "session": "anna"})
+
+    settings = {
+        "HTTP_AUTH": {A: {"token": "secret"}},
+        "SESSIONS": {"anna": {"proxy": "http://proxy.example:3128", "headers": {"X-App": "1"}}},
+    }
+    simulate(One, web, settings)
+    assert seen == {
+        f"{A}/api": ("Bearer secret", "1", "http://proxy.example:3128"),
+        f"{CDN}/lib.js": (None, "1", "http://proxy.example:3128"),
+    }

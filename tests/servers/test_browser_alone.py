@@ -263,3 +263,44 @@ def test_the_installed_chromium_knows_every_command_in_use(tmp_path: Path) -> No
         for each in domain.get(kind, ())
     }
     assert used() - known == set()
+
+
+EVERY_WAY = b"""<body><iframe srcdoc="<p>in a frame</p>"></iframe><script>
+window.log = []; const say = t => log.push(t), text = r => r.text();
+fetch(URL.createObjectURL(new Blob(['blob']))).then(text).then(say, say);
+fetch('data:text/plain,data').then(text).then(say, say);
+const worker = new Worker(URL.createObjectURL(new Blob(
+  ["fetch('http://a.example/api').then(r => r.text()).then(postMessage, e => postMessage('' + e))"])));
+worker.onmessage = e => say('worker ' + e.data);
+const frame = document.createElement('iframe'); frame.src = 'http://other.example/frame'; document.body.append(frame);
+import('/module.js').then(m => say(m.default), say);
+const events = new EventSource('/events'); events.onmessage = e => { say('event ' + e.data); events.close() };
+new WebSocket('ws://a.example/').onerror = () => say('no WebSocket');
+</script>"""
+
+
+async def test_frames_workers_modules_and_events_ask_for_everything() -> None:
+    asked: set[str] = set()
+    answers = {
+        "http://a.example/": ("text/html", EVERY_WAY),
+        "http://a.example/api": ("text/plain", b"api"),
+        "http://a.example/module.js": ("text/javascript", b"export default 'module'"),
+        "http://a.example/events": ("text/event-stream", b"data: hello\n\n"),
+        "http://other.example/frame": ("text/html", b"<script>fetch('/of-the-frame')</script>"),
+        "http://other.example/of-the-frame": ("text/plain", b"x"),
+    }
+
+    async def ask(wanted: Asked) -> Answer | None:
+        await trio.lowlevel.checkpoint()
+        asked.add(wanted.url)
+        kind, body = answers[wanted.url]
+        return Answer(200, [("Content-Type", kind)], body)
+
+    async with running() as browsers, browsers.open_page(Opening(ask=ask)) as opened:
+        await opened.goto("http://a.example/")
+        await opened.settled(0.5)
+        with trio.fail_after(20):
+            while len(log := await opened.evaluate("log")) < 6 or len(asked) < 6:  # noqa: ASYNC110 - scripts write it
+                await trio.sleep(0.05)
+    assert set(log) == {"blob", "data", "worker api", "module", "event hello", "no WebSocket"}
+    assert asked == answers.keys()
