@@ -102,6 +102,7 @@ class Runs:
                 self.spider,
                 load(Layer("test", settings)),
                 transport=self.web.transport(),
+                open_page=self.web.open_page,
                 blocking=InlineBlocking(),
                 seed=0,
                 now_utc=started_utc,
