@@ -21,7 +21,7 @@ from trawl.cli.crawl_entry import CrawlOptions
 from trawl.cli.view import stderr_console
 from trawl.errors import UsageError
 from trawl.scheduler import Attempt
-from trawl.testing import RateLimit, SimulatedWeb, simulate
+from trawl.testing import RateLimit, SimulatedResponse, SimulatedWeb, simulate
 from trawl.testing import receipt as receipts
 from trawl.testing.receipt import MAX_BARS, Checker, check_files, check_receipt_name
 
@@ -147,7 +147,9 @@ def test_a_crawl_delay_and_rules_count_once_they_are_read() -> None:
     checker = Checker()
     sends(checker, (0.0, "/no"), (0.2, "/robots.txt"))
     body = b"User-agent: mine\nCrawl-delay: 2\nDisallow: /no\nUser-agent: *\nDisallow: /"
-    checker.read_robots("http://a.example/robots.txt", 200, body, None, "mine/1.0 (+https://me.example)")
+    checker.read_robots(
+        "http://a.example/robots.txt", 200, body, trawl.http.Headers(), "mine/1.0 (+https://me.example)"
+    )
     sends(checker, (2.2, "/1"), (4.2, "/2"), (5.0, "/no"))
     receipt = checker.receipt("test")
     assert receipt.unread == 1
@@ -168,11 +170,27 @@ def test_a_crawl_delay_and_rules_count_once_they_are_read() -> None:
 )
 def test_a_missing_robots_txt_allows_all_and_a_broken_one_nothing(status: int, is_allowed: bool | None) -> None:
     checker = Checker()
-    checker.read_robots("http://a.example/robots.txt", status, b"", None, "x")
+    checker.read_robots("http://a.example/robots.txt", status, b"", trawl.http.Headers(), "x")
     sends(checker, (0.0, "/"))
     receipt = checker.receipt("test")
     assert (receipt.unread, receipt.checked["robots.txt"]) == ((1, 0) if is_allowed is None else (0, 1))
     assert receipt.is_clean is (is_allowed is not False)
+
+
+def test_a_redirected_robots_txt_counts_for_both_origins(tmp_path: Path) -> None:
+    web = SimulatedWeb()
+    web.add_host("www.a.example", robots="User-agent: *\nDisallow: /7")
+    web.add_host("a.example", robots=SimulatedResponse(301, "", {"Location": "http://www.a.example/robots.txt"}))
+    _, receipt = check_files([recorded(tmp_path, web)])
+    assert (receipt.unread, receipt.is_clean, receipt.checked["robots.txt"]) == (0, True, 19)
+
+
+def test_a_redirect_of_robots_txt_to_nowhere_is_ignored() -> None:
+    checker = Checker()
+    headers = trawl.http.Headers({"Location": "http://[::1"})
+    checker.read_robots("http://a.example/robots.txt", 302, b"", headers, "x")
+    sends(checker, (0.0, "/"))
+    assert checker.receipt("test").unread == 1
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from operator import itemgetter
@@ -28,7 +29,7 @@ import attrs
 import msgspec
 
 from trawl.errors import UsageError
-from trawl.http import Headers, Outcome, host_scope, normalize_url, origin_of
+from trawl.http import Headers, Outcome, host_scope, join_url, normalize_url, origin_of
 from trawl.observe import counted, duration_words, number_words, rate_words
 from trawl.robots import MAX_PARSED_BYTES, RobotsFile, as_utf8
 from trawl.testing.rates import MAX_PANELS, Panel, Rate, draw_rates
@@ -223,6 +224,7 @@ class Checker:
         self._bars: dict[str, _Bars] = {}
         self._sending: set[Attempt] = set()
         self._robots: dict[str, RobotsFile] = {}
+        self._redirected: dict[str, Sequence[str]] = {}  # by URL: the origins whose robots.txt is redirected to it
         self._until: dict[str, float] = {}
         self._last: dict[str, float] = {}
         self._checked: Counter[str] = Counter()
@@ -280,11 +282,18 @@ class Checker:
             host = host_scope(url)
             _put(self._until, host, max(at + waits, self._until.get(host, -math.inf)))
 
-    def read_robots(self, url: str, status: int, body: bytes, content_type: str | None, user_agent: str) -> None:
-        """Add a response to a request for robots.txt. Redirects are ignored."""
-        if not 300 <= status < 400:
-            text = as_utf8(body[: MAX_PARSED_BYTES + 1], content_type)
-            _put(self._robots, origin_of(url), RobotsFile.parse(status, text, user_agent))
+    def read_robots(self, url: str, status: int, body: bytes, headers: Headers, user_agent: str) -> None:
+        """Add a response to a request for robots.txt. A redirect to another robots.txt is followed."""
+        origins = [origin_of(url), *self._redirected.pop(url, ())]
+        if 300 <= status < 400:
+            with suppress(ValueError):  # a malformed target
+                target = join_url(url, headers.get("Location") or "")
+                if urlsplit(target).path == "/robots.txt":
+                    _put(self._redirected, target, [*self._redirected.get(target, ()), *origins])
+            return
+        text = as_utf8(body[: MAX_PARSED_BYTES + 1], headers.get("Content-Type"))
+        for origin in origins:
+            _put(self._robots, origin, RobotsFile.parse(status, text, user_agent))
 
     def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
         """Add a send or its end. This is a recorder of the engine."""
@@ -303,7 +312,7 @@ class Checker:
         self.ended(outcome.ended_at, url, scopes, None if response is None else response.status, waits)
         if response is not None and urlsplit(url).path == "/robots.txt":
             agent = outcome.request.headers.get("User-Agent") or ""
-            self.read_robots(url, response.status, response.body, response.headers.get("Content-Type"), agent)
+            self.read_robots(url, response.status, response.body, response.headers, agent)
 
     def receipt(self, source: str, started_utc: datetime | None = None) -> Receipt:
         """Return the receipt so far.
@@ -469,8 +478,7 @@ def _end_exchange(checker: Checker, exchange: Exchange, scopes: Sequence[str]) -
     if urlsplit(exchange.url).path == "/robots.txt":
         found = re.search(rb"(?im)^user-agent:[ \t]*(.*?)\r?$", exchange.request)
         agent = "" if found is None else found[1].decode("latin-1")
-        kind = answer.headers.get("Content-Type")
-        checker.read_robots(exchange.url, answer.status, answer.body, kind, agent)
+        checker.read_robots(exchange.url, answer.status, answer.body, answer.headers, agent)
 
 
 def _of_log(checker: Checker, logged: Iterable[_Logged]) -> Iterator[_Event]:
