@@ -231,8 +231,7 @@ def test_a_class_without_methods_does_nothing_in_a_moved_crawl_and_is_told(caplo
     class Misspelled:
         def process_requests(self, request: Request, spider: Any) -> None: ...
 
-    moved = {"SCRAPY_COMPAT": True, "SPIDER_MIDDLEWARES": {Misspelled: 500}}
-    assert crawled(Misspelled, **moved).items
+    assert crawled(Misspelled, SCRAPY_COMPAT=True, SPIDER_MIDDLEWARES={Misspelled: 500}).items
     told = [record.getMessage() for record in caplog.records if "does nothing, as in Scrapy" in record.getMessage()]
     assert [line.partition(":")[0] for line in told] == ["SPIDER_MIDDLEWARES", "DOWNLOADER_MIDDLEWARES"]
     with pytest.raises(SettingsError, match="is not middleware"):

@@ -75,7 +75,7 @@ def test_a_bar_has_the_colour_of_its_answer_and_the_legend_tells_which(status: i
 
 @pytest.mark.parametrize("kind", list(SHADES))
 def test_what_closed_a_scope_is_shaded_and_explained(kind: str) -> None:
-    stretch = Span("a.example", 0.2, 0.7, kind, "configuration")  # type: ignore[arg-type]
+    stretch = Span("a.example", 0.2, 0.7, kind, "configuration")
     picture = draw(A08, [stretch, Span("other.example", 0, 1, "quota")])
     colour, words = SHADES[stretch.kind]
     shaded = shapes(picture, "rect", fill=colour)
