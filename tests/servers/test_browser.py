@@ -143,12 +143,14 @@ async def test_a_response_that_is_not_a_page_is_not_rendered() -> None:
     def respond(path: str, request: Request) -> Any:
         if path == "/missing":
             return SimulatedResponse(404, "<p>gone</p>")
+        if path == "/file.html":
+            return SimulatedResponse(200, "<p>file</p>", {"Content-Disposition": "Attachment; filename=file.html"})
         return SimulatedResponse(200, b"%PDF-1.4", {"Content-Type": "application/pdf"})
 
     class Files(trawl.Spider):
         name = "files"
         handle_httpstatus_list = ()
-        start_urls = ["http://a.example/a.pdf", "http://a.example/missing"]
+        start_urls = ["http://a.example/a.pdf", "http://a.example/missing", "http://a.example/file.html"]
 
         async def start(self) -> Any:
             for url in self.start_urls:
@@ -161,7 +163,11 @@ async def test_a_response_that_is_not_a_page_is_not_rendered() -> None:
             yield {"body": response.body}
 
     result = await crawl(Files, site(respond))
-    assert sorted(map(str, result.items or [])) == ["{'body': b'%PDF-1.4'}", "{'status': 404}"]
+    assert sorted(map(str, result.items or [])) == [
+        "{'body': b'%PDF-1.4'}",
+        "{'body': b'<p>file</p>'}",
+        "{'status': 404}",
+    ]
     assert "browser/page_count" not in result.stats
 
 
@@ -277,7 +283,7 @@ async def test_the_actions_of_a_form() -> None:
       document.querySelector('#user').addEventListener('input', e => say('input ' + e.target.value));
       document.querySelector('#user').addEventListener('keydown', e => say('key ' + e.key));
       document.querySelector('#kind').addEventListener('change', e => say('kind ' + e.target.value));
-      addEventListener('scroll', () => say('scroll'), {once: true});
+      addEventListener('scroll', () => { say('scroll'); p.className = 'scrolled' }, {once: true});
       setTimeout(() => history.pushState({}, '', '/later?x=1'), 100);
       </script>"""
 
@@ -287,13 +293,13 @@ async def test_the_actions_of_a_form() -> None:
             await page.press("Enter")
             await page.select("#kind", "b")
             await page.scroll()
+            await page.wait_for("p.scrolled")
             await page.wait_for_url("*/later?x=*")
             assert await page.has("#user")
             assert await page.evaluate("1 + 1") == 2
             assert await page.evaluate("'\\ud800'") == "\ud800"
             with pytest.raises(RuntimeError, match="boom"):
                 await page.evaluate("(() => { throw new Error('boom') })()")
-            await page.settled(0.1)
             self.told = await page.text("p")
 
         def parse(self, response: Response) -> Any:

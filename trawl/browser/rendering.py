@@ -387,7 +387,9 @@ class Rendering:
 
     def _is_page(self, request: Request, response: Response) -> bool:
         is_wanted = 200 <= response.status < 300 or request.wants_status(response.status, self._statuses)
-        return is_wanted and bool(response.body) and kind_of(response) == "html"
+        # A browser would download an attachment instead of showing it (RFC 6266, 4.2).
+        is_file = response.headers.get("Content-Disposition", "").lower().lstrip().startswith("attachment")
+        return is_wanted and not is_file and bool(response.body) and kind_of(response) == "html"
 
     async def _render(self, request: Request, outcome: Outcome, response: Response) -> None:
         """Replace the response of ``outcome`` by the rendered page, or by the error."""
@@ -538,6 +540,8 @@ class Rendering:
         self, request: Request, seed: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
     ) -> None:
         """Store the cookies that scripts have set."""
+        if not self._jars.is_enabled:
+            return
         before = {(each["name"], each["domain"], each["path"]): each["value"] for each in seed}
         for each in found:
             if before.get((each["name"], each["domain"], each["path"])) != each["value"]:
@@ -593,11 +597,11 @@ class _Visit:
     async def ask(self, asked: Asked) -> Answer | None:
         """Return the response to a request of the page; None if it must fail. A checkpoint."""
         response = self.response
-        if asked.is_main and self._is_first and asked.method == "GET":
+        if asked.is_main and self._is_first:
+            # The navigation to the response's URL, which Chromium may write in another way, for example as https.
             self._is_first = False
-            if asked.url.partition("#")[0] == response.url.partition("#")[0]:
-                await trio.lowlevel.checkpoint()
-                return _answer_of(response)
+            await trio.lowlevel.checkpoint()
+            return _answer_of(response)
         settings = self._rendering.settings
         row = SubRequest(asked.url, asked.method, asked.kind, started_at=trio.current_time())
         if len(self.details.requests) >= settings.browser_requests_limit:

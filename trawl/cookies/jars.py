@@ -175,6 +175,11 @@ class Jars:
         self._is_enabled = is_enabled
         self._is_like_scrapy = is_like_scrapy
 
+    @property
+    def is_enabled(self) -> bool:
+        """True if cookies are stored (``COOKIES_ENABLED``)."""
+        return self._is_enabled
+
     def header(self, request: Request, now_utc: NowUtc) -> str | None:
         """Return the ``Cookie`` header for ``request``; "" for no header, None to leave the request unchanged.
 
