@@ -355,6 +355,10 @@ class Panel:
         self._address = address
         self._pages: dict[str, CrawlPage] = {}
 
+    def close(self) -> None:
+        """Close the socket."""
+        self._address.socket.close()
+
     async def watch(self, crawl: Crawl) -> None:
         """Show a crawl until cancelled, and run the server. A watcher, for a single crawl."""
         with self.showing(crawl):

@@ -31,6 +31,7 @@ SPIDERS = {
     "cookies": ["spider.py"],
     "feeds": ["books.py"],
     "metrics": ["books.py"],
+    "panel": ["books.py"],
     "plan": ["books.py"],
     "publish-a-plugin": ["pages.py"],
     "resume-a-crawl": ["quotes.py"],

@@ -187,6 +187,9 @@ LINES = [
     NotRun("redis-cli ", "asks a server: tests/servers/test_printed_commands.py types it", tuple),
     NotRun("quotes-job --w", "a job of several processes: tests/servers/test_printed_commands.py types it", understood),
     NotRun("top quotes-job", "a job of several processes: tests/servers/test_printed_commands.py types it", understood),
+    NotRun("trawl job books-job", "needs a running crawl: tests/engine/test_steering.py", understood),
+    NotRun("--panel 0.0.0.0", "opens a port for other machines: tests/test_panel.py", understood),
+    NotRun("TRAWL_PANEL_TOKEN=", "the start of the line below it", tuple),
     NotRun("sqlite3 DIR/job.db", "tests/docs/test_every_command.py executes it on a job", tuple),
     NotRun(".recover", "reads a damaged database with sqlite3's own means", tuple),
 ]

@@ -111,6 +111,8 @@ TYPED = {
     "trawl plan": Typed("trawl plan quotes.py --urls urls.txt"),
     "trawl receipt": Typed("trawl receipt --check access.log"),
     "trawl crawl --metrics PORT": Typed("trawl crawl quotes.py --metrics 0"),
+    "trawl crawl --panel": Typed("trawl crawl quotes.py --panel 0"),
+    "trawl crawl --panel [HOST:]PORT": Typed("trawl crawl quotes.py --panel 0"),
     "trawl crawl --receipt": Typed("trawl crawl quotes.py --receipt receipt.json"),
     "trawl simulate": Typed("trawl simulate quotes.py --web web.toml"),
     "trawl top": Typed(f"trawl top {JOB}"),

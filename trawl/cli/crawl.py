@@ -138,6 +138,8 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
             raise
         finally:
             stop_metrics()
+            if panel is not None:
+                panel.close()
             write_receipt()
         if leader is not None:
             leader.ended(entries[0].reason, reports)

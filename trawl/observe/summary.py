@@ -210,6 +210,7 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("urllength_filtered", "URL too long"),
         ("pages_filtered", "over a page limit"),
         ("unstorable_requests", "not storable in the job"),
+        ("dropped_by_hand", "dropped by hand"),
     ),
 }
 """The statistics of each row and their descriptions. A key that ends in ``/`` stands for all keys below it."""
