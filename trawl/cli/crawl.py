@@ -12,7 +12,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -138,8 +138,6 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
             raise
         finally:
             stop_metrics()
-            if panel is not None:
-                panel.close()
             write_receipt()
         if leader is not None:
             leader.ended(entries[0].reason, reports)
@@ -305,7 +303,7 @@ def _run(
         await rejoining(partial(entry.run, crawl_with, [logs.watch, *shown], handle_signals=True))
         return reports_of_all(entries)
 
-    with short_collections():
+    with short_collections(), nullcontext() if panel is None else closing(panel):
         if len(entries) == 1:
             return trio.run(alone)
         return trio.run(_side_by_side, entries, is_quiet, crawl_with, console, logs, panel)
