@@ -20,7 +20,7 @@ from rich.console import Console
 
 import trawl
 from tests.cli.trees import PAGES, SPIDER, WITHIN, assert_whole, pids, site, until_gone, until_items
-from trawl.cli import NO_PROCESS
+from trawl.cli import NO_PROCESS, main
 from trawl.cli.worker import EndMessage, LeaderProcess, Messages, WorkerPool
 from trawl.engine import Crawl
 from trawl.http import Response, Times
@@ -197,6 +197,28 @@ def test_a_worker_that_never_starts_is_given_up_and_a_crawl_without_workers_ends
     assert re.search(rf"process [12] ends again and again \(status -9\): {told}", process.stderr), process.stderr
     if living:
         assert_whole(folder, site)
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (["crawl", "tree.py", "--processes", "2"], "processes"),
+        (["crawl", "tree.py", "--processes", "2", "--job", "redis://localhost/x"], "redis"),
+        (["worker", "redis://localhost/x"], "redis"),
+        (["job", "redis://localhost/x"], "redis"),
+    ],
+)
+def test_a_client_that_is_not_installed_is_named_with_its_extra(
+    words: list[str],
+    extra: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setitem(sys.modules, "coredis", None)
+    assert main(words) == 2
+    assert f"coredis: pip install 'trawl-crawler[{extra}]'" in capsys.readouterr().err
 
 
 def test_messages_are_put_together_from_any_pieces() -> None:

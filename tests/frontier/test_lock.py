@@ -37,7 +37,7 @@ def test_a_lock_that_is_a_link_is_refused_and_nothing_is_written_where_it_leads(
     other = tmp_path / "other"
     other.write_text("what is in it", "utf-8")
     (tmp_path / LOCK_NAME).symlink_to(other)
-    with pytest.raises(JobError, match=f"^job {tmp_path}: .*symbolic link"):
+    with pytest.raises(JobError, match=f"^job {tmp_path}: lock is a symbolic link: replace it"):
         JobLock(tmp_path)
     assert read_last_error(tmp_path) == ""
     with pytest.raises(JobError, match="symbolic link"):

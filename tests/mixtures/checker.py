@@ -187,13 +187,15 @@ class _Checker:
                 wish = min(self.crawl_delay(scope, before.time), self.crawl_delay(scope, send.time))
                 if any("rate" in each for each in self.around(scope, send.time)):
                     least = 0.0  # a late send may be made up for: see below
-                early = self.connect if self.is_early(scope, send) else 0.0
+                is_early = self.is_early(scope, send) or (gap <= EPSILON and self.is_early(scope, before))
+                early = self.connect if is_early else 0.0
                 if gap < max(least, wish) - early - EPSILON:
                     yield f"{scope}: {gap:.6f} s before {send.time:.3f}, at least {least:g}, robots.txt {wish:g}"
-            for (before, _), (_, _), (send, _) in zip(sends, sends[1:], sends[2:], strict=False):
+            for (before, _), (middle, _), (send, _) in zip(sends, sends[1:], sends[2:], strict=False):
                 # At most one interval may be shortened, so the span of three sends contains one complete interval.
                 least = 0.0 if self.moves(scope) else min(_least(config) for config in self.around(scope, send.time))
-                if send.time - before.time < least - EPSILON:
+                early = self.connect if any(self.is_early(scope, each) for each in (before, middle, send)) else 0.0
+                if send.time - before.time < least - early - EPSILON:
                     yield f"{scope}: {send.time - before.time:.6f} s for three sends until {send.time:.3f}"
             if not self.moves(scope) and not any(change.scope == scope for change in self.mixture.changes):
                 yield from self._rested(scope, sends)

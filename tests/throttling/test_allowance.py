@@ -77,6 +77,25 @@ def test_what_was_on_its_way_before_there_was_a_quota_is_stored_before_it_is_spe
     assert disk.spent <= disk.known
 
 
+def test_what_user_code_may_have_spent_when_the_job_is_stored_is_not_forgotten() -> None:
+    """A response of user code counts from its entry, and a kill may come before it ends."""
+    disk, now = Disk(), 0.0
+    disk.scope.caution = 1.0
+    while disk.scope.prepares_at(now) > now:
+        disk.write(now, is_whole=False)
+    disk.scope.traffic.add_ahead()
+    disk.scope.traffic.start_preparing(now)
+    disk.write(5.0, is_whole=True)
+    assert disk.known >= 1.0
+    disk.scope.traffic.drop_ahead()
+    slot = disk.scope.take(now)
+    disk.scope.sent(slot, now, granted_at=now)
+    disk.scope.give(slot)
+    disk.write(6.0, is_whole=True)
+    disk.write(7.0, is_whole=True)
+    assert disk.spent == disk.known == 1.0
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_nothing_is_spent_that_a_kill_would_forget_however_quotas_change(seed: int) -> None:
     drawn, disk, now = random.Random(seed), Disk(), 0.0

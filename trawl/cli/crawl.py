@@ -254,6 +254,9 @@ def _run_processes(
     entry: CrawlEntry, options: CrawlOptions, crawl_with: CrawlWith, console: Console, logs: Logs
 ) -> list[ScopeReport]:
     """Run a crawl in several processes, with this process as the leader."""
+    from trawl.frontier.redis.client import check_installed  # noqa: PLC0415  # most crawls use no server
+
+    check_installed("redis" if str(entry.settings["JOB_DIR"]).startswith(SCHEMES) else "processes")
 
     def shown(status: StatusOf) -> list[Watcher]:
         return [logs.watch, *_watchers(entry.settings, options.is_quiet, console, status)]

@@ -251,10 +251,11 @@ def spider_of_job(url: str, folder: Path) -> str:
 
 
 def _info_of(url: str) -> JobInfo | None:
-    from trawl.frontier.redis.client import Address  # noqa: PLC0415 - needs coredis
+    from trawl.frontier.redis.client import Address, check_installed  # noqa: PLC0415 - needs coredis
     from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415
 
     Address.parse(url)
+    check_installed()
     with suppress(UsageError):  # the job does not exist yet
         return JOB_INFO.read(inspect_job(url, has_scopes=False))
     return None

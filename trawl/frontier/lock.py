@@ -61,6 +61,7 @@ class JobLock:
         try:
             self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o600)
         except OSError as error:
+            check_file(directory, path)  # if the file is a link or a folder, this says so and what to do
             raise job_error(directory, error) from error
         try:
             check_file(directory, path)

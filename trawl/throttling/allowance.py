@@ -103,7 +103,9 @@ class Allowance:
     def state_stored(self) -> None:
         """Record that the spent amounts are being stored. An allowance that is not in use is dropped."""
         self.stored = self.taken - self.quota.reserved
-        if self.used == self.taken and not self.quota.reserved:
+        traffic = self.quota.traffic
+        is_ahead = traffic is not None and traffic.ahead > 0  # user code may respond and so spend amounts
+        if self.used == self.taken and not self.quota.reserved and not is_ahead:
             self.granted = self.promised = self.taken
         self.used = self.taken
 

@@ -32,6 +32,7 @@ from trawl.throttling.snapshot import QuotaSnapshot
 if TYPE_CHECKING:
     from trawl.throttling.allowance import Allowance
     from trawl.throttling.scope import Scope
+    from trawl.throttling.traffic import Traffic
 
 __all__ = ["PageBudget", "PageBudgets", "Quota", "spent"]
 
@@ -160,6 +161,7 @@ class Quota(Limit):
 
     Attributes:
         reserved: Amounts of requests that have taken the scope and are not sent yet.
+        traffic: The scope's requests, among them those that are ahead; None without a scope.
         allowance: The amount that may be spent before the job is stored again; None without a job.
         is_late: True if requests were queued before this quota existed. The scheduler queues them again.
         refills: Number of times at which room was made other than by time passing. Waiting lanes are then checked
@@ -183,6 +185,7 @@ class Quota(Limit):
         "reserved",
         "sliding",
         "told",
+        "traffic",
         "window",
     )
 
@@ -196,6 +199,7 @@ class Quota(Limit):
         self.window: float = window
         self.sliding: bool = sliding
         self.reserved: float = reserved
+        self.traffic: Traffic | None = None
         self.allowance: Allowance | None = None
         self.is_late: bool = False
         self.refills: int = 0

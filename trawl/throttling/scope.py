@@ -147,6 +147,7 @@ class Scope:
             self.quota = None
         elif self.quota is None:
             self.quota = Quota(limits.quota, limits.window, sliding=limits.sliding, reserved=self.traffic.reserved)
+            self.quota.traffic = self.traffic
             # Waiting lanes are ordered by turn, and must now be ordered by share.
             self.quota.is_late = self.waits.lanes > 0
         else:

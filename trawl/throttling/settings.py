@@ -19,6 +19,8 @@ from trawl.throttling.configuration import (
     check_jitter,
     check_scope,
     check_target,
+    is_idle,
+    load_class,
     load_manager,
     mistyped,
 )
@@ -290,11 +292,13 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             )
 
     def mistyped_methods(self) -> Iterator[str]:
-        """Yield a sentence for each method of a manager that is never called and is spelled almost like a known one."""
+        """Yield a sentence for each manager without effect, and each method that is spelled almost like a known one."""
         scope_managers: dict[str, object] = {"THROTTLING_SCOPE_MANAGER": self.throttling_scope_manager}
         for id, scope in self.throttling_scopes.items():
             if scope.get("manager") is not None:
                 scope_managers[f"THROTTLING_SCOPES[{id!r}]['manager']"] = scope["manager"]
+        if is_idle(cls := load_class(self.throttling_manager, "THROTTLING_MANAGER")):
+            yield f"THROTTLING_MANAGER: {cls.__qualname__} has no effect, because it has no method that trawl calls"
         named = [("THROTTLING_MANAGER", self.throttling_manager, "THROTTLING_MANAGER")]
         named += [(path, manager, "THROTTLING_SCOPE_MANAGER") for path, manager in scope_managers.items()]
         for path, manager, setting in named:

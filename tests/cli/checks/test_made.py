@@ -182,6 +182,28 @@ def test_settings_that_a_crawl_refuses_only_when_it_opens_what_they_name_are_tol
     assert line.startswith(sentence)
 
 
+def test_files_that_can_not_be_written_are_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("file").touch()
+    Path("folder").mkdir()
+    settings = """{
+        "FEEDS": {"file/out.jsonl": {}, "folder": {"format": "csv"}, "new/a/out.jsonl": {}, "-": {"format": "csv"}},
+        "LOG_FILE": "file/crawl.log", "COOKIES_FILE": "folder", "WARC_FILE": "file/crawl.warc.gz",
+        "HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": "file", "JOB_DIR": "file/job",
+    }"""
+    lines = [line for line in checked(settings, capsys, name="made_files") if "can't be written" in line]
+    assert [line.partition(" can't be written: ")[0] for line in lines] == [
+        "FEEDS: 'file/out.jsonl'", "FEEDS: 'folder'", "LOG_FILE: 'file/crawl.log'", "COOKIES_FILE: 'folder'",
+        "WARC_FILE: 'file/crawl.warc.gz'", "HTTPCACHE_DIR: 'file'", "JOB_DIR: 'file/job'",
+    ]  # fmt: skip
+    assert lines[0].endswith("/file' is no folder")
+    assert lines[1].endswith("/folder' is a folder")
+    monkeypatch.setattr("os.access", lambda path, mode: "folder" not in str(path))
+    [line] = checked('{"FEEDS": {"folder/new/out.jsonl": {}}}', capsys, name="made_denied")
+    assert "this user may not write" in line
+
+
 def test_parts_that_work_are_made_and_nothing_is_opened(capsys: pytest.CaptureFixture[str]) -> None:
     settings = """{
         "ITEM_PIPELINES": {Works: 1}, "FEEDS": {"out.jsonl": {}}, "JOB_DIR": "job", "HTTPCACHE_ENABLED": True,

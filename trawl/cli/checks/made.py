@@ -6,9 +6,12 @@ The module is separate because this is the only check that runs user code. Only 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -89,6 +92,37 @@ def check_made(spider: type[Spider]) -> Iterator[str]:
             opens()
         except UsageError as error:
             yield from _sentences(error)
+    for name, path, is_folder in _files(spider, settings):
+        if reason := _why_unwritable(path, is_folder=is_folder):
+            yield f"{name}: {str(path)!r} can't be written: {reason}"
+
+
+def _files(spider: type[Spider], settings: Settings) -> Iterator[tuple[str, Path, bool]]:
+    """Yield the files and folders that a crawl writes, each with its setting, and True for a folder."""
+    with suppress(UsageError, ImportError):  # _wrong_feeds() reports the error
+        for options in feed_options(settings.of(FeedsSettings), spider_name=spider.name, started_utc=datetime.now(UTC)):
+            if options.path is not None and not options.is_remote:
+                yield "FEEDS", options.path, False
+    for name in ("LOG_FILE", "COOKIES_FILE", "WARC_FILE"):
+        if settings[name]:
+            yield name, Path(settings[name]), False
+    if settings["HTTPCACHE_ENABLED"]:
+        yield "HTTPCACHE_DIR", Path(settings["HTTPCACHE_DIR"]), True
+    if settings["JOB_DIR"] and "://" not in settings["JOB_DIR"]:
+        yield "JOB_DIR", Path(settings["JOB_DIR"]), True
+
+
+def _why_unwritable(path: Path, *, is_folder: bool) -> str:
+    """Return why a crawl could not write a file, or in a folder, which it creates if it is missing; "" if it could."""
+    at = path.absolute()
+    try:
+        while not at.exists():
+            at = at.parent
+        if at.is_dir() is not (is_folder or at != path.absolute()):
+            return f"{str(at)!r} is {'a folder' if at.is_dir() else 'no folder'}"
+    except OSError as error:
+        return f"{str(at)!r}: {error.strerror}"
+    return "" if os.access(at, os.W_OK) else f"this user may not write {str(at)!r}"
 
 
 def _opened(settings: Settings) -> Iterator[Callable[[], object]]:

@@ -290,8 +290,11 @@ def refusal_words(words: str) -> str:
     return ": ".join([words, *[hint for pattern, hint in _HINTS.items() if re.search(pattern, words)]])
 
 
-def check_installed() -> None:
+def check_installed(extra: str = "redis") -> None:
     """Check that the client's library is installed.
+
+    Args:
+        extra: The extra that the message names.
 
     Raises:
         UsageError: If the library is not installed.
@@ -299,7 +302,8 @@ def check_installed() -> None:
     try:
         import coredis  # noqa: F401, PLC0415 - an extra
     except ImportError as error:
-        raise UsageError("a job in Redis needs coredis: pip install 'trawl-crawler[redis]'") from error
+        what = "a job in Redis needs" if extra == "redis" else "several processes need"
+        raise UsageError(f"{what} coredis: pip install 'trawl-crawler[{extra}]'") from error
 
 
 @asynccontextmanager
