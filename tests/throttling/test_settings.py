@@ -184,11 +184,6 @@ class Made:
         return ThrottlingManager()
 
 
-class OfScopes(ThrottlingManager):
-    def is_trigger(self, response: object, exception: object) -> bool:
-        return True
-
-
 class OfRequests:
     def get_scopes(self, request: object) -> str:
         return "api"
@@ -199,10 +194,3 @@ def test_a_manager_without_a_method_that_is_called_is_told() -> None:
     assert told == "THROTTLING_MANAGER: Empty has no effect, because it has no method that trawl calls"
     for manager in (Made, ThrottlingManager, OfRequests):
         assert not list(ThrottlingSettings(throttling_manager=manager).mistyped_methods())
-
-
-def test_a_manager_of_the_other_kind_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"^THROTTLING_MANAGER: OfScopes has methods for THROTTLING_SCOPE_MANAGER"):
-        ThrottlingSettings(throttling_manager=OfScopes)
-    with pytest.raises(SettingsError, match=r"THROTTLING_SCOPE_MANAGER: .* for THROTTLING_MANAGER; set it there"):
-        ThrottlingSettings(throttling_scope_manager=OfRequests)

@@ -251,13 +251,12 @@ def spider_of_job(url: str, folder: Path) -> str:
 
 
 def _info_of(url: str) -> JobInfo | None:
-    from trawl.frontier.redis.client import Address, check_installed  # noqa: PLC0415 - needs coredis
-    from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415
+    from trawl.frontier.redis import client, report  # noqa: PLC0415 - needs coredis
 
-    Address.parse(url)
-    check_installed()
+    client.Address.parse(url)
+    client.check_installed()
     with suppress(UsageError):  # the job does not exist yet
-        return JOB_INFO.read(inspect_job(url, has_scopes=False))
+        return JOB_INFO.read(report.inspect_job(url, has_scopes=False))
     return None
 
 

@@ -32,7 +32,6 @@ __all__ = [
     "check_rampup",
     "check_scope",
     "check_target",
-    "is_idle",
     "load_class",
     "load_manager",
     "load_object",
@@ -426,9 +425,6 @@ def load_manager(value: object, path: str, setting: str) -> type:
     own, known = _own_methods(cls), _METHODS[setting]
     if not own or any(name in known for name in own):
         return cls
-    for other, methods in _METHODS.items():
-        if any(name in methods for name in own):
-            raise SettingsError(f"{path}: {cls.__qualname__} has methods for {other}; set it there", path)
     ratio, method, name = max((_likeness(method, name), method, name) for method in own for name in known)
     if ratio < _ALIKE and len(_own_bases(cls)) < len(cls.__mro__) - 1:
         return cls  # a subclass of our class, with helper methods
@@ -447,12 +443,6 @@ def mistyped(cls: type, setting: str) -> Iterator[tuple[str, str]]:
         for name in known:
             if method not in known and name not in own and _likeness(method, name) >= _MISTYPED:
                 yield method, name
-
-
-def is_idle(cls: type) -> bool:
-    """Return True if a throttling manager has no effect: it has no method that trawl calls, and creates none."""
-    creates = hasattr(cls, "from_crawler") or any("__init__" in vars(base) for base in _own_bases(cls))
-    return not (creates or any(hasattr(cls, name) for name in _METHODS["THROTTLING_MANAGER"]))
 
 
 def _likeness(one: str, other: str) -> float:

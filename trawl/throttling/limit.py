@@ -201,9 +201,12 @@ class Spacing(Limit):
     def prepares_at(self, scope: Scope, now: float, amount: float) -> float:
         """Return when the request can be ready on time; ``inf`` if as many are ahead as are sent until then.
 
-        After the first response of user code, requests in its middleware are spaced by their entry instead.
+        Until user code is known to respond or not, only one request is in its middleware at a time. After the first
+        response, these requests are spaced by their entry instead.
         """
         traffic = scope.traffic
+        if traffic.ahead and 0.0 < scope.caution < inf:
+            return inf
         before = traffic.unsent + (traffic.ahead if scope.caution < inf else traffic.prepared)
         if before and scope.is_covered(before, self.seconds * self.jitter[0]):
             return inf

@@ -19,7 +19,6 @@ from trawl.throttling.configuration import (
     check_jitter,
     check_scope,
     check_target,
-    is_idle,
     load_class,
     load_manager,
     mistyped,
@@ -297,7 +296,7 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         for id, scope in self.throttling_scopes.items():
             if scope.get("manager") is not None:
                 scope_managers[f"THROTTLING_SCOPES[{id!r}]['manager']"] = scope["manager"]
-        if is_idle(cls := load_class(self.throttling_manager, "THROTTLING_MANAGER")):
+        if _is_idle(cls := load_class(self.throttling_manager, "THROTTLING_MANAGER")):
             yield f"THROTTLING_MANAGER: {cls.__qualname__} has no effect, because it has no method that trawl calls"
         named = [("THROTTLING_MANAGER", self.throttling_manager, "THROTTLING_MANAGER")]
         named += [(path, manager, "THROTTLING_SCOPE_MANAGER") for path, manager in scope_managers.items()]
@@ -331,6 +330,12 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         own: ScopeConfig = {"concurrency": pages, "backoff": {"http_codes": [], "exceptions": []}}
         scopes = {**self.throttling_scopes, BROWSER: {**own, **self.throttling_scopes.get(BROWSER, {})}}
         return msgspec.structs.replace(self, throttling_scopes=scopes)
+
+
+def _is_idle(cls: type) -> bool:
+    """Return True if a class of throttling managers has no method that trawl calls, and none that creates a manager."""
+    methods = [name for name in dir(cls) if name.startswith("get_") or name == "from_crawler"]
+    return not methods and "__init__" not in vars(cls)
 
 
 def _check_ids(scopes: dict[str, ScopeConfig]) -> None:
