@@ -209,7 +209,8 @@ class ScopeQueue:
     def withholds(self, lane: Lane) -> bool:
         """Return True if ``lane`` must wait because another lane claims this scope."""
         claim = self.claim
-        return claim is not None and claim is not lane and lane.rank() > claim.rank() and self.scope.is_tight()
+        is_behind = claim is not None and claim is not lane and lane.rank() > claim.rank()
+        return is_behind and self.scope.is_tight(prepares=lane.prepares)
 
     def saves(self, lane: Lane, now: float) -> bool:
         """Return True if the quota is reserved for another lane, which ``lane`` would delay."""

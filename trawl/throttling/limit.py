@@ -96,8 +96,8 @@ class Limit:
         """Explain that it is closed at ``now`` and until that time, for sends."""
         return Reason(scope.id, self.name, until, self.source)
 
-    def is_tight(self, scope: Scope) -> bool:
-        """Return True if one more request could delay others."""
+    def is_tight(self, scope: Scope, ahead: int) -> bool:
+        """Return True if one more request, behind ``ahead`` others without a place, could delay others."""
         return True
 
     def is_shut(self, scope: Scope, now: float, amount: float, patience: float) -> bool:
@@ -154,9 +154,9 @@ class Concurrency(Limit):
         if scope.traffic.in_flight >= self.limit:
             self.opened_at = now
 
-    def is_tight(self, scope: Scope) -> bool:
+    def is_tight(self, scope: Scope, ahead: int) -> bool:
         """Return True if there is no second free place."""
-        return self.limit - scope.traffic.in_flight <= 1
+        return self.limit - scope.traffic.in_flight - ahead <= 1
 
 
 class Spacing(Limit):
@@ -440,7 +440,7 @@ class Hold(Limit):
         """Return the reason of the hold."""
         return self.because if self.because is not None else super().reason(scope, now, until)
 
-    def is_tight(self, scope: Scope) -> bool:
+    def is_tight(self, scope: Scope, ahead: int) -> bool:
         """Return False, because a hold is the same for all."""
         return False
 

@@ -263,9 +263,13 @@ class Scope:
 
     # -- other questions
 
-    def is_tight(self) -> bool:
-        """Return True if one more request could delay others, by a delay, quota, budget or the last place."""
-        return any(limit.is_tight(self) for limit in self.in_force)
+    def is_tight(self, *, prepares: bool = False) -> bool:
+        """Return True if one more request could delay others, by a delay, quota, budget or the last place.
+
+        A request to be prepared (``prepares``) needs a place behind the requests ahead.
+        """
+        ahead = self.traffic.ahead if prepares else 0
+        return any(limit.is_tight(self, ahead) for limit in self.in_force)
 
     @property
     def counts_sends(self) -> bool:
@@ -402,17 +406,16 @@ class Scope:
 
         ``due_at`` is the time at which its other scopes, holds and quotas allowed it.
         """
-        traffic = self.traffic
-        traffic.leave_unsent(amount)
+        traffic, effective = self.traffic, self.effective
         took = now - granted_at
         if took <= 0.0 and self.caution == inf:
             due_at = inf  # a response of user code
-        elif self.is_spaced:
+        elif effective.delay + effective.delay_per_slot > 0.0:
             traffic.measure_lead(took)
         self.waits.sent(now, traffic.last_sent)
         for limit in self.hear_sends:
             limit.sent(self, now, amount, due_at)
-        traffic.sent(slot, now)
+        traffic.sent(slot, now, amount)
 
     def resent(self, now: float) -> None:
         """Count a second attempt at ``now``, after a send over a dead connection, if no limit counts sends."""
@@ -432,14 +435,9 @@ class Scope:
 
         A request that was never sent also releases its interval and its amount.
         """
-        traffic = self.traffic
         for limit in self.hear_ends:
             limit.ended(self, now, amount, was_sent)
-        traffic.in_flight -= 1
-        if not was_sent:
-            traffic.leave_unsent(amount)
-        if traffic.slots is not None:
-            traffic.slots.give(slot)
+        self.traffic.give(slot, amount, was_sent=was_sent)
 
     def received(self, sent_at: float, size_bytes: int) -> None:
         """Record the size of the response to a request that was sent at that time, before its place is free."""

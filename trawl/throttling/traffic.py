@@ -135,11 +135,14 @@ class Traffic:
         self.reserved += amount
         self.planned = now + self.lead
 
-    def leave_unsent(self, amount: float) -> None:
-        """Stop counting a request as unsent, because it is sent or has ended."""
-        self.unsent -= 1
-        # Exactly 0.0 without such requests, because a sum of floats keeps a rounding error.
-        self.reserved = self.reserved - amount if self.unsent else 0.0
+    def give(self, slot: int, amount: float, *, was_sent: bool) -> None:
+        """Stop counting a request that has ended."""
+        self.in_flight -= 1
+        if not was_sent:
+            self.unsent -= 1
+            self.reserved = self.reserved - amount if self.unsent else 0.0
+        if self.slots is not None:
+            self.slots.give(slot)
 
     def measure_lead(self, took: float) -> None:
         """Learn that a request needed ``took`` seconds from its grant to its send."""
@@ -151,8 +154,11 @@ class Traffic:
         if took > MIN_LEAD or self.preparation:
             self.preparation = _followed(self.preparation, min(took, MAX_PREPARATION), PATIENT)
 
-    def sent(self, slot: int, now: float) -> None:
+    def sent(self, slot: int, now: float, amount: float) -> None:
         """Record the send of the request in ``slot``."""
+        self.unsent -= 1
+        # Exactly 0.0 without such requests, because a sum of floats keeps a rounding error.
+        self.reserved = self.reserved - amount if self.unsent else 0.0
         self.last_sent = max(self.last_sent, now)
         if self.last_prepared <= now:  # otherwise a later preparation has used the draw
             self._drawn = None
