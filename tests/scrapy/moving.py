@@ -21,7 +21,7 @@ QUICK = ("-s", "DOWNLOAD_DELAY=0", "-s", "DOWNLOAD_DELAY_PER_SLOT=0", "-s", "AUT
 """Settings for the pace of a test. No other settings are added to the project's."""
 NOTES = ".urls"
 """The folder in which trawl's media pipelines store data about each URL."""
-AT_MOST = 60.0
+AT_MOST = 250.0
 """Maximum seconds for one crawl."""
 
 
