@@ -11,6 +11,8 @@ part of every path (not a cookie, which a browser would also send for other site
 to this address, and an order must come from the panel's own page. The page puts everything that comes from websites in
 as text, and its Content-Security-Policy allows no other script or style.
 
+Length: the checks of a request are next to what they protect, so that a reader can judge them together.
+
 Only the option ``--panel`` imports this module, which needs the extra ``panel``.
 """
 

@@ -28,8 +28,8 @@ from trawl.feeds import FeedsSettings
 from trawl.feeds.feed import Feed, refuse_for_job
 from trawl.feeds.options import feed_options
 from trawl.feeds.storages import store_of
+from trawl.frontier import frontier_function
 from trawl.frontier.redis.client import Address, check_installed
-from trawl.frontier.settings import frontier_function
 from trawl.middleware.factory import accepts_arguments
 from trawl.settings import Layer, Settings, ambient, load, of_spider
 from trawl.settings.load import PART_LISTS
