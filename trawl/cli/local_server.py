@@ -70,20 +70,9 @@ FOLDER = "server"
 
 _PROGRAMS = ("valkey-server", "redis-server")
 _REMOVED = (
-    *(
-        "ACL",
-        "BGREWRITEAOF",
-        "BGSAVE",
-        "CLUSTER",
-        "CONFIG",
-        "DEBUG",
-        "EVAL",
-        "FAILOVER",
-        "FLUSHALL",
-        "FLUSHDB",
-        "MIGRATE",
-    ),
-    *("MODULE", "MONITOR", "PSYNC", "REPLCONF", "REPLICAOF", "RESTORE", "RESTORE-ASKING", "SAVE", "SLAVEOF", "SYNC"),
+    *("ACL", "BGREWRITEAOF", "BGSAVE", "CLUSTER", "CONFIG", "DEBUG", "EVAL", "FAILOVER", "FLUSHALL", "FLUSHDB"),
+    *("MIGRATE", "MODULE", "MONITOR", "PSYNC", "REPLCONF", "REPLICAOF", "RESTORE", "RESTORE-ASKING", "SAVE"),
+    *("SLAVEOF", "SYNC"),
 )
 """Commands that trawl never sends.
 
