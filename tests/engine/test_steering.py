@@ -116,7 +116,7 @@ def test_a_limit_shows_its_effect_and_is_obeyed_on_the_wire() -> None:
 def test_the_effect_is_the_end_that_comes_true() -> None:
     ends: list[float] = []
 
-    async def steer(crawl: Crawl) -> None:
+    async def steer(crawl: Crawl) -> None:  # noqa: ASYNC124 - a watcher
         crawl.throttling.set("b.example", delay=0.1)
         _, after, count = crawl.throttling.preview("a.example", delay=2.0)
         crawl.throttling.set("a.example", delay=2.0)
@@ -316,7 +316,7 @@ async def test_a_stale_socket_is_replaced_and_a_file_of_that_name_is_not(
 
 
 def test_no_socket_without_a_job() -> None:
-    async def steer(crawl: Crawl) -> None:
+    async def steer(crawl: Crawl) -> None:  # noqa: ASYNC124 - a watcher
         assert crawl._context.open_job.directory is None
 
     steered(steer)

@@ -214,7 +214,8 @@ async def execute(crawl: Crawl, order: Order, source: str) -> str:
         case Drop(host):
             crawl.drop(_host(host))
     name: str = order.__struct_config__.tag  # type: ignore[assignment]
-    logger.warning("%s, by the %s: %s", name, source, printable(effect))
+    # The whole text is the argument, because entries with equal formats are counted instead of logged.
+    logger.warning("%s", f"{name}, by the {source}: {printable(effect)}")
     crawl.tell(Steered(order=name, effect=effect, source=source))
     return effect
 
@@ -234,8 +235,8 @@ def _requests(order: Add) -> list[Request]:
 def _host(text: str) -> str:
     """Return a host as the id of its scope."""
     try:
-        host = host_scope(text if "://" in text else f"http://{text}/")
-    except ValueError as error:
+        host = host_scope(Request(text if "://" in text else f"http://{text}/").url)
+    except (TypeError, ValueError) as error:
         raise UsageError(f"{text!r} is not a host: {error}") from error
     if not host or ("/" in text and "://" not in text):
         raise UsageError(f"{text!r} is not a host: write, for example, shop.example or shop.example:8080")
