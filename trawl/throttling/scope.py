@@ -37,7 +37,7 @@ that was found by refusals, is a *floor*: only the lengthening part of the jitte
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from trawl.throttling.limit import NUMBERED, Concurrency, Hold, Limit, NumberLimit, Rate, SlotRest, Spacing
 from trawl.throttling.limits import CONFIGURED, EXACT, EffectiveLimits, Limits, Slots, lengthening
@@ -109,9 +109,6 @@ class Scope:
         "waits",
     )
 
-    is_shared: ClassVar[bool] = False
-    """True if other processes use it too."""
-
     def __init__(self, id: str, limits: Limits, *, seed: int | str = 0) -> None:
         self.id: str = id
         self.traffic: Traffic = Traffic(id, seed)
@@ -131,6 +128,11 @@ class Scope:
         self.apply_limits(limits)
 
     # -- its limits
+
+    @property
+    def is_shared(self) -> bool:
+        """True if other processes use it too."""
+        return False
 
     def apply_limits(self, limits: Limits, now: float = -inf) -> None:
         """Apply ``limits`` at ``now``. Requests in flight, spent amounts and holds stay. Policies apply on top."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import attrs
 import msgspec
@@ -169,13 +169,16 @@ class SharedScope(Scope):
 
     __slots__ = ("_line", "tokens")
 
-    is_shared: ClassVar[bool] = True
-
     def __init__(self, id: str, limits: Limits, line: SharedScopeClient, *, seed: int | str = 0) -> None:
         super().__init__(id, limits, seed=seed)
         self.tokens: dict[int, Token] = {}
         self.caution = 0.0  # a token is valid only briefly, so responses of user code wait for one
         self._line = line
+
+    @property
+    def is_shared(self) -> bool:
+        """True, because other processes use it too."""
+        return True
 
     def apply_limits(self, limits: Limits, now: float = -inf) -> None:
         """Apply ``limits``, with a delay per slot as a delay, and without the limits that the store counts."""
