@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import trawl
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
@@ -95,11 +95,10 @@ def crawled(
     requests: Callable[[], Iterable[trawl.Request]],
     web: SimulatedWeb,
     settings: dict[str, Any],
-    errors: Literal["raise", "collect"] = "raise",
     **more: Any,
 ) -> Simulation:
     """Run a spider with these requests on this web."""
-    return simulate(spider_of(requests), web, settings={**settings, **more}, errors=errors)
+    return simulate(spider_of(requests), web, settings={**settings, **more})
 
 
 def shown(sim: Simulation) -> list[tuple[float, str]]:

@@ -260,7 +260,7 @@ def test_b18_e17_what_fails_in_the_middle_of_a_decision_is_counted_and_as_usual(
     def run(scope: Mapping[str, object]) -> Simulation:
         busy = {**SPACED, "CONCURRENT_REQUESTS_PER_DOMAIN": 4, "BACKOFF_MAX_DELAY": 4.0, "BACKOFF_WINDOW": 5.0}
         web = web_of(latency=2.0, outages=[Outage(3.0, 40.0, status=429)])
-        return crawl(web, pages(30), {**busy, "THROTTLING_SCOPES": {A: scope}}, errors="collect")
+        return crawl(web, pages(30), {**busy, "THROTTLING_SCOPES": {A: scope}})
 
     sim, usual = run(user_code), run({})
     assert (sim.reason, len(sim.items)) == ("finished", 30)

@@ -182,7 +182,7 @@ def test_e08_a_manager_that_fails_or_returns_nonsense_costs_its_own_request_only
                 raise RuntimeError("no idea")
             return 5 if request.url.endswith("1") else "x"
 
-    sim = crawled(pages(), a_web("a.example"), EXACT, THROTTLING_MANAGER=Failing, errors="collect")
+    sim = crawled(pages(), a_web("a.example"), EXACT, THROTTLING_MANAGER=Failing)
     assert shown(sim) == [(0.0, "2")]
     assert (sim.stats["scope_errors"], sim.reason) == (2, "finished")
 
@@ -250,7 +250,7 @@ def test_e09_nonsense_is_counted_and_harms_nobody(said: object) -> None:
         def get_response_backoff(self, response: trawl.Response) -> object:
             return said
 
-    sim = crawled(pages(), a_web("a.example", latency=0.1), EXACT, THROTTLING_MANAGER=Saying, errors="collect")
+    sim = crawled(pages(), a_web("a.example", latency=0.1), EXACT, THROTTLING_MANAGER=Saying)
     assert times(sim) == [0.0, 1.0, 2.0]
     assert (sim.stats["throttling_errors"], len(sim.sends), sim.reason) == (3, 3, "finished")
 
@@ -283,7 +283,7 @@ def test_e10_a_manager_that_fails_at_the_start_holds_nothing_and_ends_nothing() 
         def get_initial_backoff(self) -> object:
             raise RuntimeError("no idea")
 
-    sim = crawled(pages(), a_web("a.example", latency=0.1), EXACT, THROTTLING_MANAGER=Failing, errors="collect")
+    sim = crawled(pages(), a_web("a.example", latency=0.1), EXACT, THROTTLING_MANAGER=Failing)
     assert (times(sim), sim.reason) == ([0.0, 1.0, 2.0], "finished")
 
 
@@ -516,7 +516,7 @@ def test_e07_a_response_of_nobodys_is_refused_with_what_it_lacks(caplog: pytest.
         async def get_initial_backoff(self) -> Any:
             return await self.get_response_backoff(made_up(None))  # no answer is asked about yet
 
-    sim = crawled(pages(), a_web("a.example"), EXACT, THROTTLING_MANAGER=Beforehand, errors="collect")
+    sim = crawled(pages(), a_web("a.example"), EXACT, THROTTLING_MANAGER=Beforehand)
     assert times(sim) == [0.0, 1.0, 2.0]
     assert "make it with request=" in caplog.text
 
@@ -614,7 +614,7 @@ def test_c04_e17_a_scope_manager_may_say_how_rampup_moves(said: Any, expected: l
             return before if said == "before" else said
 
     scopes = {"a.example": {"delay": 4.0, "delay_per_slot": 0.0, "rampup": {"window": 10.0}, "manager": Steering}}
-    sim = crawled(growing(6), a_web("a.example", latency=0.1), FREE, THROTTLING_SCOPES=scopes, errors="collect")
+    sim = crawled(growing(6), a_web("a.example", latency=0.1), FREE, THROTTLING_SCOPES=scopes)
     assert times(sim) == pytest.approx(expected)
     limits = {"delay": 4.0, "delay_per_slot": 0.0, "concurrency": 1.0}
     assert asked[0] == (0, limits, {**limits, "delay": pytest.approx(3.2)})

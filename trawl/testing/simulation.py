@@ -58,7 +58,7 @@ Errors = Literal["raise", "collect"]
 
 
 class SimulationFailed(ExceptionGroup, AssertionError):
-    """User code failed in a simulation, an item was lost, or a host is unknown.
+    """The spider failed in a simulation: a callback or start() raised, an item was lost, or a host is unknown.
 
     An exception group of the errors. A note of each error names its request or item. ``web.latest`` is the result of
     the run.
@@ -311,9 +311,8 @@ def simulate(
         spider_args: Arguments of the spider's constructor.
 
     Raises:
-        SimulationFailed: If user code raised (a callback, start(), a middleware, a pipeline, a throttling manager, a
-            watcher, or the receiver of a signal), an item was lost, or a request without an errback went to a host that
-            is not in the web.
+        SimulationFailed: If a callback or start() raised, an item was lost, or a request without an errback went to a
+            host that is not in the web.
         RuntimeError: If Trio already runs in this thread. Use ``await web.crawl(...)`` instead.
         Stuck: If the crawl waits for something that will never happen.
         NotSimulated: If the crawl tried to use a real socket, thread or process.
@@ -410,7 +409,8 @@ class ErrorCollector(logging.Handler):
 
     Attributes:
         errors: The errors in order, without duplicates.
-        is_failure: Whether user code failed, a host is unknown or an item was lost.
+        is_failure: Whether a callback or ``start()`` failed, a host is unknown or an item was lost. Failures of other
+            user code, such as middleware or a throttling manager, do not count, because tests may be about them.
     """
 
     def __init__(self) -> None:
@@ -460,8 +460,8 @@ class ErrorCollector(logging.Handler):
     def finish(self, hosts: Mapping[str, Exception], result: CrawlResult) -> None:
         """Add the errors that the log does not contain. ``hosts`` maps unknown hosts to their errors."""
         unknown = [error for host, error in hosts.items() if not self._heard.get(host)]
-        is_start_error = result.reason == "start_error"
-        self.is_failure = bool(self.errors or self._told or unknown or result.error or is_start_error)
+        has_lost = any(isinstance(error, ItemLost) for error in self.errors)
+        self.is_failure = bool(self._told or unknown or result.error or result.reason == "start_error" or has_lost)
         for event in self._told:
             if isinstance(event, SpiderError):
                 self._add(event.error, f"{event.request!r}: the callback failed")
@@ -473,7 +473,7 @@ class ErrorCollector(logging.Handler):
             self._add(error, "add_host() and add_page() add a host to the web")
         if result.error is not None:
             self._add(result.error, "")
-        if is_start_error and not self.errors:
+        if result.reason == "start_error" and not self.errors:
             self._add(RuntimeError("start() failed, and the log that has the error is disabled"), "")
         for error, note in zip(self.errors, self._notes.values(), strict=True):
             error.add_note(note)  # not earlier, because the log would show the note too
