@@ -173,6 +173,24 @@ async def test_d01_a_hold_that_came_since_its_first_send_holds_the_second(autoju
     assert result.stats["held_count"] == 1
 
 
+async def test_a23_bytes_that_arrived_since_its_first_send_are_paid_for_before_the_second(
+    autojump_clock: MockClock,
+) -> None:
+    class Two(Pages):
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield {"path": response.url.rpartition("/")[2]}
+            if response.url.endswith("/0"):
+                yield from (Request(f"http://{HOST}/{number}") for number in (1, 2))
+
+    # Each page costs 10 s. Pages 1 and 2 may be sent at 10.1. One meets a dead connection at 11.1, after the other was
+    # received at 10.5.
+    scope = {"bandwidth": len(PAGE) / 10.0, "concurrency": 2}
+    result, lines = await crawled(scope, [[PAGE, 1.0, CLOSES], [0.3, PAGE, PAGE], [PAGE]], spider=Two, count=1)
+    assert [time for time, _ in lines] == [0.1, 10.1, 10.2, 20.2]
+    assert len(result.items) == 3
+    assert result.stats["held_count"] == 1
+
+
 async def test_it_leaves_nothing_in_the_meta(autojump_clock: MockClock) -> None:
     def copying(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:

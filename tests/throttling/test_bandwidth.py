@@ -34,10 +34,10 @@ class Pages(trawl.Spider):
         """Yield nothing."""
 
 
-def sends(bandwidth: float, concurrency: int = 1) -> list[float]:
-    """Return the times at which pages of 2,000 bytes are sent, which take 0.1 s."""
+def sends(bandwidth: float, concurrency: int = 1, connect: Any = 0.0) -> list[float]:
+    """Return the times at which pages of 2,000 bytes are sent, which take 0.1 s and the time to connect."""
     web = SimulatedWeb()
-    web.add_host(A, latency=0.1, body=b"x" * 2000)
+    web.add_host(A, latency=0.1, body=b"x" * 2000, connect=connect)
     scopes = {A: {"bandwidth": bandwidth, "concurrency": concurrency}}
     return [round(time, 6) for time in simulate(Pages, web, {**FREE, "THROTTLING_SCOPES": scopes}).times(A)]
 
@@ -49,6 +49,20 @@ def test_a23_bytes_are_paid_for_from_the_send_on_so_the_average_is_the_bandwidth
 
 def test_a23_pages_in_flight_together_are_paid_for_after_one_another() -> None:
     assert sends(1000, concurrency=2) == [0.0, 0.0, 4.0, 4.0]
+
+
+def test_a23_a_request_that_connects_while_others_receive_waits_until_their_bytes_are_paid_for() -> None:
+    def connecting(request: Any) -> float:
+        return 1.0 if request.url.endswith("/1") else 0.0
+
+    assert sends(1000, concurrency=2, connect=connecting) == [0.0, 2.0, 2.0, 6.0]
+
+
+async def test_a23_a_send_at_the_start_of_the_clock_counts_from_its_send(autojump_clock: MockClock) -> None:
+    web = SimulatedWeb()
+    web.add_host(A, latency=0.5, body=b"x" * 2000)
+    run = await web.crawl(Pages, {**FREE, "THROTTLING_SCOPES": {A: {"bandwidth": 1000}}})
+    assert run.times(A) == [0.0, 2.0, 4.0, 6.0]
 
 
 def test_a23_i11_a_wait_for_the_bandwidth_is_explained_and_counted() -> None:

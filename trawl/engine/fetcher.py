@@ -284,7 +284,8 @@ class Fetcher:
             add_response(attempt.lane.scopes, outcome, size)
             for scope in attempt.lane.scopes:
                 if scope.others:
-                    scope.received(outcome.sent_at or outcome.ended_at, outcome.size or size)
+                    sent_at = outcome.ended_at if outcome.sent_at is None else outcome.sent_at
+                    scope.received(sent_at, outcome.size or size)
         outcome.is_heard = True
         now = trio.current_time()
         try:
@@ -385,13 +386,13 @@ class Fetcher:
         """Record another attempt after a send that met a dead connection; True if it must wait for another grant.
 
         A send counts for delays and quotas even if it fails, so one attempt allows one send. The second attempt may
-        follow at once only if no scope counts sends.
+        follow at once only if no scope counts sends and all scopes are still open.
         """
         assert attempt.lane is not None
         assert attempt.sent_at is not None
         scopes = attempt.lane.scopes
         add_wasted_send(scopes, attempt.sent_at)
-        if any(scope.held.until > now or scope.counts_sends for scope in scopes):
+        if any(scope.counts_sends for scope in scopes) or attempt.lane.opens_at(attempt, now) > now:
             return True
         for scope in scopes:
             scope.resent(now)

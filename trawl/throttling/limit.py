@@ -513,6 +513,10 @@ class Bandwidth(NumberLimit):
         """Return the time at which all bytes are paid for."""
         return self.paid_at
 
+    def opens_at(self, scope: Scope, slot: int, now: float, amount: float) -> float:
+        """Return that time, because bytes may have arrived since the grant."""
+        return self.paid_at
+
     def received(self, sent_at: float, size_bytes: int) -> None:
         """Add the time that pays for the bytes."""
         self.paid_at = max(self.paid_at, sent_at) + size_bytes / self.number
