@@ -203,7 +203,7 @@ def _memory(bench: Bench) -> Iterator[Figure]:
         before = _used(running)
         _mark(running, marks)
         yield Figure(
-            name=f"a seen mark, of {marks:,}", value=(_used(running) - before) / marks, unit="bytes", most=12.0
+            name=f"a seen mark, mean of {marks:,}", value=(_used(running) - before) / marks, unit="bytes", most=12.0
         )
 
 

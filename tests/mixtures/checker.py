@@ -87,7 +87,7 @@ class _Checker:
         """
         began = max(at for at in self.trace.began if at <= send.time + EPSILON)
         own = [each.finished for each, _ in self.of_scope[scope] if each.error == USER_CODE and each.time >= began]
-        return send.error == USER_CODE and send.time <= min(own) + EPSILON
+        return send.error == USER_CODE and send.time <= min(own, default=-math.inf) + EPSILON
 
     def is_host(self, scope: str) -> bool:
         return scope in self.mixture.sites

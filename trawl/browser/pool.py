@@ -370,7 +370,7 @@ async def _set_cookies(connection: Connection, context: str, cookies: Sequence[M
     """Copy cookies into a browser context; those that Chromium refuses are left out."""
     try:
         await connection.call("", "Storage.setCookies", {"browserContextId": context, "cookies": list(cookies)})
-    except CommandFailed:  # one of them is not valid for Chromium, so none was set
+    except CommandFailed:  # one of the cookies is not valid for Chromium, so none was set
         for cookie in cookies:
             connection.post("", "Storage.setCookies", {"browserContextId": context, "cookies": [cookie]})
 

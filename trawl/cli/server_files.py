@@ -178,7 +178,7 @@ class _Commands:
                     if buffer[end:at] != b"\r\n":
                         if at > len(buffer):
                             return start
-                        raise _Refused("is damaged: a value is longer than it says")
+                        raise _Refused("is damaged: the length of a value is wrong")
                     if left > count - _LOOKED_AT:
                         words.append(buffer[line_end:end])
                 if words[0] not in _ALLOWED:

@@ -270,7 +270,7 @@ class _Worker:
     ended: EndMessage | None = None
     status: int = 0
     is_given_up: bool = False
-    deaths: Mapping[str, bytes] = attrs.field(factory=dict)  # the deaths that the job had counted when it ended
+    deaths: Mapping[str, bytes] = attrs.field(factory=dict)  # the job's deaths when a process of the worker last died
     starts: deque[float] = attrs.field(factory=lambda: deque(maxlen=MOST_STARTS))
 
 

@@ -70,7 +70,7 @@ class Feed:
         self._refused: list[RefusedItem] = []
         # The file that is being written, followed by files that are written when it has ended.
         self._files: deque[FeedFile] = deque()
-        self._is_open = True  # whether the first file is open, if there is one; other files are not open
+        self._is_open = True  # False from the end of a full batch until the file of the next batch is open
         self._done = 0  # number of items in ended files
         # The following attributes describe the newest batch.
         self._started_utc = started_utc

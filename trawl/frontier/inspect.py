@@ -82,7 +82,7 @@ class SessionReport:
         exports: Whether the process writes the job's items to feeds.
         parts: Number of the 1,024 parts of hosts that it owns.
         lease_left: Remaining seconds of its lease. If negative, other processes may take its parts.
-        status: The last status of the process; None if it has not reported yet, or in another version.
+        status: The last status of the process; None if it has not reported one yet, or runs another version of trawl.
         is_other_version: Whether the process runs another version of trawl, whose status this version can't read.
     """
 

@@ -283,7 +283,7 @@ class LaneCaches:
         self._drop(cache)
         cache.beyond = None
         if not are_all:
-            # If all records that were read are leased, the pending records start after the last of them.
+            # All records that were read may be leased. In this case, the pending records start after the last one.
             last = rows[-1]
             cache.beyond = held.pop()[0] if held else (last[2], last[3], last[0])
         for key, record in held:

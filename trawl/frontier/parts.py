@@ -143,7 +143,7 @@ class PartsReceived:
 
     Attributes:
         parts: The parts.
-        lanes: Their lanes with pending requests, which the frontier has added.
+        lanes: Lanes of these parts that have pending requests. The frontier has added them.
         pending: Number of requests pending in them, including held requests.
         kept: For each part with kept values, the values of its last owner, by name.
         unclean: Parts that their last owner did not release. It may have sent requests to their hosts up to the present

@@ -146,13 +146,13 @@ class ProxyPool:
         return state is not None and state.until <= now
 
     def succeeded(self, url: str, began: float) -> None:
-        """Record that a request started at ``began`` succeeded."""
+        """Record the success of a request that was started at ``began``."""
         state = self._all[url]
         if began >= state.failed_at:
             state.failures = 0
 
     def failed(self, url: str, began: float, now: float) -> float | None:
-        """Start the cooldown of a proxy that failed a request started at ``began``.
+        """Start the cooldown of a proxy. The failed request was started at ``began``.
 
         Returns:
             The cooldown in seconds; None if the failure counts as part of an earlier failure.

@@ -230,8 +230,8 @@ def fit_limit(sends: Sequence[tuple[float, bool]]) -> tuple[RateLimit, tuple[flo
         sends: The time of each send, in seconds, and whether it was refused, in order.
 
     Returns:
-        The limit, the lowest and the highest rate that explain as many responses (``inf`` if nothing shows it), and the
-        number of responses that differ from the responses of the limit.
+        The limit, the lowest and the highest rate that explain as many responses as the limit (the highest is ``inf``
+        if no response bounds it), and the number of responses that differ from the responses of the limit.
     """
     latest = sends[-MAX_FITTED:]
     served = sum(not is_refused for _, is_refused in latest) or 1

@@ -274,7 +274,7 @@ def check_picture_name(path: str | Path) -> None:
             import resvg_py  # noqa: F401, PLC0415 - needs the extra png
         except ImportError as error:
             raise ImportError(
-                "a PNG needs the extra png: pip install 'trawl-crawler[png]', or write an .svg"
+                "a PNG needs the png extra: pip install 'trawl-crawler[png]', or write an .svg"
             ) from error
 
 

@@ -128,7 +128,8 @@ class HostFit:
         sends: Number of recorded sends.
         refusals: Number of recorded refusals (429 and 503).
         limit: The host's limit in the simulation; None if there were no refusals and no announced limit.
-        rates: The lowest and the highest rate of a limit that explains as many responses; ``inf`` if nothing shows it.
+        rates: The lowest and the highest rate with which a limit explains as many responses as ``limit``. The highest
+            is ``inf`` if no response bounds it. Without a limit, 0.0 and ``inf``.
         misjudged: Number of recorded responses that differ from the responses of the limit.
         left_out: Number of exchanges that are not replayed, because a later exchange of the same request is.
         drift: Change of the mean latency between the calmer and the busier half of the sends, by the number of requests

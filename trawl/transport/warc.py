@@ -281,7 +281,7 @@ class WarcWriter:
             head = response_head(response.protocol or "", response.status, response.headers)
         if received is None or received[1] is None or self._omits(entry):
             head, renamed = _WIRE_FIELD.subn(b"X-Archive-Orig-", head)
-            if renamed:  # without a renamed header, a reader takes the rest of the record as the body, which is right
+            if renamed:  # otherwise no length is needed: a reader takes the rest of the record as the body
                 head = b"%sContent-Length: %d\r\n\r\n" % (head[:-2], body.seek(0, io.SEEK_END))
         return self._record("response", entry, head, body)
 

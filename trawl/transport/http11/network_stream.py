@@ -234,7 +234,7 @@ def _discard_unsent(sock: socket.socket | trio.socket.SocketType) -> None:
     Otherwise, the system tries to send them for minutes, and a request may reach its server long after it was
     cancelled.
     """
-    with suppress(OSError):  # the socket is broken, or a Unix socket
+    with suppress(OSError):  # fails if the socket is broken or is a Unix socket
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 

@@ -346,7 +346,7 @@ class ResponseParser:
             self._is_interim = True
             self.is_invited = self.is_invited or status == 100
             return
-        # This limits headers that arrive in one read. Headers that arrive in several reads have a limit in bytes too.
+        # Headers that arrive in one read may escape MAX_IDLE_BYTES, so limit their number too.
         if len(self.fields) > MAX_FIELDS:
             raise ResponseBroken(f"its headers have no end: more than {MAX_FIELDS} fields")
         self._add = self.trailers.append
