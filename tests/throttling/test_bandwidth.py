@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from trio.testing import MockClock
@@ -16,11 +16,13 @@ from tests.transport.http11.test_transport import ask
 from trawl.errors import SettingsError
 from trawl.testing import SimulatedWeb, simulate
 from trawl.throttling.common import stricter
-from trawl.throttling.limits import Limits
+from trawl.throttling.limit import NumberLimit
+from trawl.throttling.limits import TABLE, Limits
 from trawl.throttling.reasons import Reason, report_of, send_limit
 from trawl.throttling.scope import Scope
 from trawl.throttling.scope_table import ScopePolicies
 from trawl.throttling.settings import ThrottlingSettings
+from trawl.throttling.shared import SharedScope, SharedScopeClient
 
 A = "a.example"
 FREE = {"ROBOTSTXT_OBEY": False, "DOWNLOAD_DELAY": 0, "DOWNLOAD_DELAY_PER_SLOT": 0, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
@@ -106,8 +108,38 @@ def test_a23_g09_a_job_stores_until_when_its_bytes_are_paid_for(down: float, lef
     assert max(scope.earliest_at(1000.0) - 1000.0, 0.0) == pytest.approx(left)
 
 
+def test_a23_a_preview_of_limits_keeps_the_average_size_and_the_unpaid_bytes() -> None:
+    throttle = throttle_of(throttling_scopes={A: {"bandwidth": 500, "delay": 0.0, "delay_per_slot": 0.0}})
+    scope = throttle.scope(A, 0.0)
+    scope.received(0.0, 2000)
+    before, after = throttle.preview(A, 1.0, bandwidth=100)
+    assert [(limit.rate, limit.opens_in) for limit in (before, after)] == [(0.25, 3.0), (0.05, 3.0)]
+    assert scope.others[0].number == 500
+
+
+@pytest.mark.interpreted
+def test_a23_a_numbered_limit_whose_number_for_none_is_zero_is_made_only_if_it_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Zeroed(NumberLimit):
+        key = "delay_per_slot"
+
+    monkeypatch.setattr("trawl.throttling.scope.NUMBERED", (Zeroed,))
+    assert [limit.number for limit in Scope("a", Limits(delay_per_slot=2.0)).others] == [2.0]
+    assert Scope("a", Limits()).others == ()
+
+
 def test_a23_the_lower_bandwidth_of_two_crawls_applies() -> None:
     assert stricter(Limits(bandwidth=10.0), Limits(bandwidth=20.0)).bandwidth == 10.0
+
+
+def test_a23_a_shared_scope_applies_no_limit_that_it_cannot_have() -> None:
+    scope = SharedScope("a", Limits(quota=5.0), cast("SharedScopeClient", None))
+    numbers: Any = {row.key: 7.0 for row in TABLE}
+    scope.apply_limits(Limits(**numbers))
+    applied = {row.key: getattr(scope.limits, row.key) for row in TABLE if row.instead is not None}
+    assert applied == {row.key: row.none for row in TABLE if row.instead is not None}
+    assert (scope.limits.concurrency, scope.limits.delay, scope.quota) == (7.0, 7.0, None)
 
 
 def test_a23_several_processes_cannot_share_a_bandwidth() -> None:

@@ -221,8 +221,7 @@ class JobScopes:
         wall: The wall clock, to convert times.
         pages: The page budgets, which continue from the state's counts at once.
         max_scopes: The maximum number of scopes. Scopes that were not created for the most runs are dropped first, then
-        the first ones.
-            first.
+            the first ones.
     """
 
     __slots__ = ("_answered", "_from_epoch", "_quotas", "_scopes", "_to_epoch", "_unknown_until")

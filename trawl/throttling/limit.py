@@ -486,6 +486,10 @@ class NumberLimit(Limit):
         """Return the sends per second that it allows for average requests; ``inf`` if unknown."""
         return inf
 
+    def copy(self) -> NumberLimit:
+        """Return a limit with the same state, for the preview of another number."""
+        return type(self)(self.number)
+
 
 class Bandwidth(NumberLimit):
     """The average number of bytes per second. After a response, nothing is sent until its bytes are paid for.
@@ -534,6 +538,12 @@ class Bandwidth(NumberLimit):
     def usual_rate(self) -> float:
         """Return the responses of average size that may be received per second."""
         return self.number * self.responses / self.total if self.total else inf
+
+    def copy(self) -> Bandwidth:
+        """Return a limit with the same state."""
+        copied = Bandwidth(self.number)
+        copied.paid_at, copied.total, copied.responses = self.paid_at, self.total, self.responses
+        return copied
 
     def is_shut(self, scope: Scope, now: float, amount: float, patience: float) -> bool:
         """Return True if it is closed for more than ``patience`` seconds."""

@@ -34,6 +34,7 @@ __all__ = [
     "CONFIGURED",
     "EXACT",
     "TABLE",
+    "UNLIMITED",
     "EffectiveLimits",
     "Jitter",
     "LimitRow",
@@ -220,6 +221,9 @@ TABLE: tuple[LimitRow, ...] = (
     LimitRow("bandwidth", math.inf, min, instead=": give it a 'rate'", shade=("#bbf7d0", "#14532d", "bandwidth")),
 )  # fmt: skip
 """The configurable limits of a scope. Settings, merging, refusals, explanations and timelines read this table."""
+
+UNLIMITED: Mapping[str, float] = {row.key: row.none for row in TABLE}
+"""The number of each limit without the limit."""
 
 
 @attrs.frozen(kw_only=True)

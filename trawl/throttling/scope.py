@@ -40,7 +40,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from trawl.throttling.limit import NUMBERED, Concurrency, Hold, Limit, NumberLimit, Rate, SlotRest, Spacing
-from trawl.throttling.limits import CONFIGURED, EXACT, EffectiveLimits, Limits, Slots, lengthening
+from trawl.throttling.limits import CONFIGURED, EXACT, UNLIMITED, EffectiveLimits, Limits, Slots, lengthening
 from trawl.throttling.quota import PageBudget, Quota
 from trawl.throttling.reasons import Reason, Waits
 from trawl.throttling.traffic import MAX_AHEAD, MAX_LEAD, MAX_PREPARATION, MIN_LEAD, Traffic
@@ -154,7 +154,8 @@ class Scope:
             self.quota.is_late = self.waits.lanes > 0
         else:
             self.quota.apply_limits(limits.quota, limits.window, sliding=limits.sliding, now=now)
-        self.others = tuple([self._other(make, limits) for make in NUMBERED if getattr(limits, make.key) < inf])
+        wanted = [make for make in NUMBERED if getattr(limits, make.key) != UNLIMITED[make.key]]
+        self.others = tuple([self._other(make, limits) for make in wanted])
         self.arrange(EffectiveLimits(limits.concurrency, limits.delay, limits.delay_per_slot, limits.jitter))
 
     def _other(self, make: type[NumberLimit], limits: Limits) -> NumberLimit:

@@ -43,6 +43,9 @@ __all__ = [
     "shared_limits",
 ]
 
+_REMOVED: dict[str, Any] = {"quota": inf} | {row.key: row.none for row in TABLE if row.instead is not None}
+"""The limits that this process does not apply to a shared scope."""
+
 _RECENT = 2.0
 """Seconds. If a process was refused this shortly before another wrote its state, the other did not know of the
 refusal."""
@@ -181,10 +184,12 @@ class SharedScope(Scope):
         return True
 
     def apply_limits(self, limits: Limits, now: float = -inf) -> None:
-        """Apply ``limits``, with a delay per slot as a delay, and without the limits that the store counts."""
+        """Apply ``limits`` without the quota, which the store counts, and without the limits that it can't have.
+
+        The delay per slot that all hosts have by default becomes a delay.
+        """
         delay = max(limits.delay, limits.delay_per_slot)
-        limits = attrs.evolve(limits, delay=delay, delay_per_slot=0.0, quota=inf, pages=inf, bandwidth=inf)
-        super().apply_limits(limits, now)
+        super().apply_limits(attrs.evolve(limits, delay=delay, **_REMOVED), now)
 
     def rest(self) -> float:
         """Return the seconds after the latest send in which the store grants nothing: a rate's grid, or an interval.

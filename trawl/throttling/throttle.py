@@ -730,9 +730,10 @@ class Throttle:
         else:
             for name in ("backoff", "robots", "robots_asked", "sends", "times", "told", "used"):
                 setattr(after.state, name, getattr(known.state, name))
+            after.others = tuple([limit.copy() for limit in known.others])
+            after.apply_limits(policy.limits)
             after.traffic.restore(known.traffic.last_sent)
             after.held = known.held
-            after.arrange()
         after.state.apply(after)
         return send_limit(before, now), send_limit(after, now)
 
