@@ -78,7 +78,7 @@ class Format(Protocol):
         ...
 
     def settled(self, names: Iterable[str]) -> Self:
-        """Return the format for items with these fields. Return itself if it writes any fields or has its columns."""
+        """Return the format for items with these fields; itself if it accepts any fields or already has columns."""
         ...
 
     def record(self, row: Mapping[str, object]) -> bytes:
@@ -90,7 +90,9 @@ class Format(Protocol):
         ...
 
     def end_of(self, file: BinaryIO) -> End:
-        """Find the end of the whole records of ``file``, which is in this format, but may be truncated at any byte.
+        """Find the end of the last whole record of ``file``.
+
+        The file is in this format, but may be truncated at any byte.
 
         Raises:
             FormatConflict: If the file was not written in this format, or can't be continued.
@@ -141,13 +143,13 @@ class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The saved state of one feed of a job.
 
     Attributes:
-        position: The end of its last whole record, in bytes or, for a table, in rows.
+        position: The end of the feed's last whole record, in bytes or, for a table, in rows.
         columns: The fields that the feed can write, if its first item has decided them; None otherwise.
         batch: The number of the current batch, and the number of items in this batch; None without batches.
-        relative: The path of its file, relative to the job's directory; None if the feed is not a file or the job has
-            no directory.
-        earlier: Its earlier destinations, if it was moved.
-        format: The name of its format; "" in a job of an earlier release.
+        relative: The path of the feed's file, relative to the job's directory; None if the feed is not a file or the
+            job has no directory.
+        earlier: Earlier destinations of the feed, if it was moved.
+        format: The name of the feed's format; "" in a job of an earlier release.
     """
 
     position: Annotated[int, msgspec.Meta(ge=0)]

@@ -38,8 +38,8 @@ class Compression:
 
     Attributes:
         name: Its file name extension.
-        compress: Compresses bytes to one piece. A feed without content is one piece without content, because an empty
-            file can't be decompressed.
+        compress: Compresses bytes to one piece. A feed without content is written as one empty piece, because a file of
+            0 bytes can't be decompressed.
         decompressor: Creates a decompressor for one piece, with the interface of zlib's objects.
         error: The exception that the decompressor raises.
     """
@@ -117,7 +117,8 @@ class Content:
                     rest = piece.unused_data if piece.eof else self._reader.read(CHUNK_BYTES)
                     if piece.eof:
                         packed_end += size - len(rest)
-                        # Keep the first of equal ends, because a piece without content can be dropped.
+                        # Keep the first piece that ends here in the content, because later pieces without content can
+                        # be dropped.
                         ends.setdefault(content.tell(), packed_end)
                         break
         except compression.error as error:

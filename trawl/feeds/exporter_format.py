@@ -3,7 +3,7 @@
 An exporter writes a file from start to end. In this module it writes to a buffer, which is emptied after each item. So
 its output is split into an opening, records and a closing, and the file is complete after each flush, as in any other
 feed. If a file is continued, the output before the first record (a header) must not be repeated, but the output between
-two records (a comma) must be written. So the exporter receives the first item twice, and its output for the first time
+two records (a comma) must be written. So the exporter receives the first item twice, and the output of the first call
 is discarded.
 
 A class with its own start or end method may write the whole file at its end (a workbook). Such a file is complete only
@@ -83,7 +83,9 @@ class ExporterFormat:
 
     @property
     def closing(self) -> bytes:
-        """Bytes after the last record. If the file is complete only at its end, read this after the last record.
+        """Bytes after the last record.
+
+        If the exporter writes the whole file at its end, read this only after the last record.
 
         Raises:
             ValueError: If the exporter fails to end the file.

@@ -90,7 +90,7 @@ class Feed:
 
     @property
     def destination(self) -> str:
-        """Its destination in a unique form: the absolute path, a store's URL, or ``-`` for standard output."""
+        """The feed's destination in a unique form: the absolute path, a store's URL, or ``-`` for standard output."""
         return self._options.destination
 
     @property
@@ -161,7 +161,7 @@ class Feed:
     def _goes_on_with_blank(self, number: int) -> bool:
         """Open the batch with this number if it has no items, and return whether it was opened.
 
-        Its process was killed before the first item.
+        Such a batch is left by a process that was killed before it added the first item.
         """
         try:
             path = Path(attrs.evolve(self._options, uri=self._path(number, self._started_utc)).destination)
@@ -299,13 +299,14 @@ class Feed:
         self.start()
 
     async def _write(self, blocking: Blocking, *, is_last: bool = False) -> None:
-        is_left = self.file.is_staged  # staged by a call that was cancelled
+        is_left = self.file.is_staged  # True if a cancelled call has left staged records
         while self.file.stage(is_last=is_last):
             while self.file.is_staged:
                 with self._failing():
                     await blocking.run(self.file.write)
             if not is_last and not is_left:
-                # Items that were added during the write must wait, so that other feeds get their turn.
+                # Items that were added during the write are written by the next call, so that other feeds get their
+                # turn.
                 return
             is_left = False
 
@@ -345,7 +346,7 @@ class Feed:
     def _begin(self) -> None:
         """Create the file object of the next batch.
 
-        A file that an earlier process has left there will be overwritten.
+        If an earlier process has left a file at its path, the file will be overwritten.
         """
         self._number += 1
         self._items = self._bytes = 0

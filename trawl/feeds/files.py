@@ -66,14 +66,14 @@ class FeedFile(ABC):
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """The only fields that it can write from now on; None if it can write any."""
+        """The only fields that the file can write from now on; None if it can write any field."""
         return None
 
     @property
     def waits(self) -> bool:
         """True if more items should be collected before the next write.
 
-        A sync or the end of the file does not wait for them.
+        A sync does not wait for more items, and neither does the end of the file.
         """
         return False
 
@@ -96,7 +96,7 @@ class FeedFile(ABC):
     def stage(self, *, is_last: bool = False) -> bool:
         """Stage added records for :meth:`write`.
 
-        If ``is_last``, also stage the end of a file that does not have it yet.
+        If ``is_last``, also stage the end of the file, unless it was written already.
 
         Returns whether anything is staged.
 
@@ -140,14 +140,16 @@ class FeedFile(ABC):
         """Wait until all written records are on the disk itself."""
 
     def end(self) -> None:
-        """Sync and close the file, and upload it if the feed goes to a store. Removes an empty file that is unwanted.
+        """Sync and close the file, and upload it if the feed goes to a store.
+
+        Removes a file without items unless the feed's options keep such a file.
 
         Raises:
             FeedError: If the file can't be uploaded. The local file stays.
         """
         if self.position or self.records or self._options.store_empty:
             self._finish()
-            # Clear this only now, because close() reports the local file if _finish() fails.
+            # Clear `_remote` only now, because close() reports the local file if _finish() fails.
             remote, self._remote = self._remote, None
             if remote is not None:
                 remote.upload()
@@ -204,7 +206,7 @@ class TextFile(FeedFile):
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._is_settled = False
-        # The columns, and names of other fields about which a warning was logged.
+        # The columns, and other fields about which a warning was logged. None until an item has decided the columns.
         self._known: set[str] | None = None
         self._is_ended = False
         self._ends = False  # whether the file's end is staged (for a workbook, the whole file)
@@ -215,7 +217,7 @@ class TextFile(FeedFile):
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """The only fields that it can write from now on; None if it can write any."""
+        """The only fields that the file can write from now on; None if it can write any field."""
         return self._format.columns
 
     @property
@@ -284,7 +286,7 @@ class TextFile(FeedFile):
         """Encode an item.
 
         The item may also set the file's columns, but only after it was encoded, because an item that fails must not
-        decide them.
+        decide the columns.
         """
         record = self._row(fields) if self._options.exporter is None else self._format.record(fields)
         self._pending.append(record)

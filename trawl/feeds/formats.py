@@ -33,7 +33,7 @@ class CsvTable:
         encoding: The character encoding. A character that the encoding lacks is written as ``?``. ``utf-8-sig`` writes
             a byte order mark at the start of a file.
         has_header: Whether the first line of a new file contains the names of the columns.
-        joint: Separator for joining the values of a list, if none is a list or a dict; None to write lists as JSON.
+        joint: Separator for joining the values of a list, if no value is a list or a dict; None to write lists as JSON.
     """
 
     columns: tuple[str, ...] | None = None
@@ -121,7 +121,7 @@ class CsvTable:
 
 
 _FIELD = rb'(?:"(?:[^"]++|"")*+"[^,\n]*+|[^",\n][^,\n]*+)?+'
-# The usual line, in which each quoted field also ends.
+# The usual line: every quoted field ends on the same line.
 _WHOLE_LINE = re.compile(rb"%b(?:,%b)*+\n" % (_FIELD, _FIELD))
 _OTHER = re.compile(rb'\s*+(?:\{"[^\n]*\}\r?\n|\[\s*+[{\]]|<\?xml\s)')
 _BEGINNING = 1 << 16
@@ -170,7 +170,7 @@ class JsonArray(_AnyFields):
 
     Attributes:
         indent: Spaces per level; 0 writes an item on one line.
-        is_ascii: Whether to escape all other characters.
+        is_ascii: Whether to escape all characters outside of ASCII.
     """
 
     indent: int = 0
@@ -215,7 +215,7 @@ class _Reader:
     def __init__(self) -> None:
         self.last_end = 0
         self._depth = 0
-        # Position in the file of the text in `_carried`, or of the next chunk if there is none.
+        # Position in the file of the text in `_carried`, or of the next chunk if `_carried` is empty.
         self._start = 0
         self._carried = b""
         self._is_closed = False
@@ -260,7 +260,7 @@ class JsonLines(_AnyFields):
     """Items as JSON, one per line.
 
     Attributes:
-        is_ascii: Whether to escape all other characters.
+        is_ascii: Whether to escape all characters outside of ASCII.
     """
 
     is_ascii: bool = False

@@ -70,7 +70,7 @@ class ItemFilter:
         return self._accepted(stored.fields) if answer is None else answer
 
     def answer(self, item: object) -> bool | None:
-        """Return the function's result, which is then stored with the item; None if the classes decide without it.
+        """Return the function's result, to be stored with the item; None if the item's class decides alone.
 
         Raises:
             ValueError: If the filter raises an error for the item.

@@ -67,7 +67,7 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     def item(self) -> Item | dict[str, Any]:
         """The item for an exporter class.
 
-        It is an :class:`~trawl.items.Item` if the original was one, or else a dict.
+        It is an :class:`~trawl.items.Item` if the original item was an ``Item``, or else a dict.
         """
         if self.exact is None:
             return self.fields

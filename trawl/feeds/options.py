@@ -194,7 +194,7 @@ class FeedOptions:
         local: Local file to write if ``uri`` is in a store; None otherwise.
         is_of_job: Whether this is a feed of a job, so that a later run may truncate and continue it.
         arguments: Options of the format.
-        exporter: The exporter class that writes it; None for trawl's own format.
+        exporter: The exporter class that writes the feed; None for trawl's own format.
     """
 
     uri: str
@@ -218,7 +218,7 @@ class FeedOptions:
 
     @property
     def destination(self) -> str:
-        """Its destination in a unique form: the absolute path, a store's URL, or ``-`` for standard output."""
+        """The feed's destination in a unique form: the absolute path, a store's URL, or ``-`` for standard output."""
         return self.uri if self.is_remote or self.path is None else str(self.path.resolve())
 
     @property
@@ -259,7 +259,7 @@ class FeedOptions:
 
     @property
     def item_filter(self) -> ItemFilter:
-        """The filter of its items."""
+        """The filter of the feed's items."""
         return ItemFilter(self.destination, self.item_classes, self.accepts)
 
 
@@ -369,7 +369,7 @@ def _split(text: str, given: str | None) -> tuple[str, str, str]:
 
 
 def _known(name: str, path: str) -> str:
-    """Return the format with this name, which is one of trawl's formats or of a plugin."""
+    """Return the format with this name, which trawl or a plugin provides."""
     if name in FORMATS:
         return FORMATS[name]
     others = plugin_names(PLUGINS)

@@ -26,10 +26,10 @@ Items beyond the limit of a run (``CLOSESPIDER_ITEMCOUNT``) enter the outbox too
 copied to the feeds. The position of the last item within the limit is saved in the same transaction, so that the next
 run knows which items were not counted. The next run first copies withheld items, as many as its own limit allows.
 
-A job in a server may have several processes. One of these processes copies the items of all processes. The response to
-each of its own steps contains the position of the last item. The other processes have no feeds, and only store items.
-With several processes no item is withheld, because the items of all processes are mixed, so that one position could not
-separate the items beyond a limit.
+A job in a server may have several processes. One of these processes copies the items of all processes. The server's
+response to each step of this process contains the position of the last item of all processes. The other processes have
+no feeds, and only store items. With several processes no item is withheld, because the items of all processes are
+mixed, so that one position could not separate the items beyond a limit.
 
 A crawl without a job does not use this module. Its items go directly to :class:`trawl.feeds.Feeds`.
 """
@@ -180,7 +180,7 @@ class OutboxWriter:
     def acknowledged(self, count: int, withheld: int = 0) -> None:
         """Record that an acknowledgement has added ``count`` items.
 
-        The last ``withheld`` of them are for a later run.
+        The last ``withheld`` of these items are for a later run.
         """
         self._expected += count
         self._until += count - (0 if self._is_shared else withheld)
@@ -246,7 +246,7 @@ class OutboxWriter:
         try:
             await self._feeds.start()
             self._record()  # record the start position of each feed before writing to the feed
-            # Without this sync, after a power cut a feed could have items although its job seems to be new.
+            # Without this sync, a power cut could leave items in a feed whose job seems to be new.
             await self._job.sync()
             while not self._wakeup.is_closed:
                 await self._wakeup.wait()
@@ -278,7 +278,7 @@ class OutboxWriter:
                     return
             lease = self._job.lease
             if lease is not None and trio.current_time() >= lease.until:
-                # Another process may copy the items now. The step fails if the session has ended.
+                # Another process may copy the items now. In that case this session has ended, and commit() fails.
                 await self._job.commit()
             refusals = [refusal for one in items for refusal in self._add(one)]
             await self._feeds.sync()
@@ -367,7 +367,7 @@ async def open_outbox(
         raise job.damaged("the saved positions of its feeds can't be read")
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
     states = await blocking.run(_located, states or {}, [one.destination for one in options], job.directory, job.name)
-    # Without statistics: the next run repeats work after the recorded positions, and would count it again.
+    # Pass no statistics, because a run after a kill adds some items again, and would count their errors twice.
     feeds = await open_feeds(
         settings,
         blocking,
@@ -430,7 +430,7 @@ def _is_missing(destination: str, state: FeedState) -> bool:
 
 
 def _may_be(destination: str, old: str, state: FeedState) -> bool:
-    """Return whether a file may be the file of ``old`` after a move, because ``old`` is missing or has the same end."""
+    """Return whether ``old`` may have been moved or copied to a file: ``old`` is missing, or both files end equally."""
     if _size(old, state) is None:
         return True
     start = max(0, state.position - _COMPARED_BYTES)

@@ -52,9 +52,9 @@ class FeedMapping(TypedDict, total=False):
         batch_item_count: Overrides ``FEED_EXPORT_BATCH_ITEM_COUNT``.
         batch_bytes: Start a new file after this many bytes of records, before compression. 0 never starts one.
         storage_options: Arguments of the store's file system (fsspec).
-        exporter: The exporter class that writes it, or its import path; null for trawl's own format. Overrides
+        exporter: The exporter class that writes the feed, or its import path; null for trawl's own format. Overrides
             ``FEED_EXPORTERS``.
-        item_export_kwargs: Options of the format, or arguments of the exporter class if one writes the feed.
+        item_export_kwargs: Options of the format, or arguments of the feed's exporter class.
     """
 
     format: str

@@ -1,4 +1,4 @@
-"""Storages of feeds. A file can be truncated and continued, and a stream can't. All calls block.
+"""Storages of feeds. A file can be truncated and continued, but a stream can't. All calls block.
 
 The methods raise the system's errors (``OSError``). The feed adds its name to the message.
 
@@ -78,7 +78,7 @@ class RemoteFile:
         try:
             try:
                 self.files.put_file(str(self.local), self.target)
-            except FileNotFoundError:  # only some stores have folders, and others may refuse to create one
+            except FileNotFoundError:  # stores without folders may refuse to create a folder
                 self.files.makedirs(self.target.rpartition("/")[0], exist_ok=True)
                 self.files.put_file(str(self.local), self.target)
         except Exception as error:  # the store's library may raise any exception
@@ -158,7 +158,7 @@ class FeedStorage(Protocol):
         ...
 
     def close(self) -> None:
-        """Close it. A second call does nothing."""
+        """Close the storage. A second call does nothing."""
         ...
 
 
@@ -192,8 +192,8 @@ class FileStorage:
         """
         self.path = path
         self.is_new: bool = not path.exists()
-        # Whether the file's name is certainly on the disk. This is unknown also for an existing file, because an
-        # earlier process may have created it recently.
+        # Whether the file's name is certainly on the disk. False until the first sync, even for an existing file,
+        # because an earlier process may have created the file recently.
         self._is_named = False
         self._file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666), "r+")
         try:
@@ -217,7 +217,7 @@ class FileStorage:
     def write(self, position: int, content: memoryview) -> int:
         """Write at ``position``, and return the number of bytes.
 
-        Only if the disk is full, not all bytes are written.
+        Fewer bytes are written only if the disk is full.
         """
         self._file.seek(position)
         return self._file.write(content) or 0
@@ -318,7 +318,7 @@ class PipeStorage:
         return self._stream.write(position, content)
 
     def close(self) -> None:
-        """Close it. A second call does nothing."""
+        """Close the storage. A second call does nothing."""
         if self._stream is not None:
             self._stream.close()
 

@@ -4,8 +4,8 @@ A SQLite table has a column for each field of the items. A column is added when 
 one transaction, so a killed crawl leaves whole rows. Rows are numbered, so that a job can remove the rows after the
 last recorded row. Strings, numbers and NULL are stored unchanged, and nested values as JSON. Other programs may have
 the database open. Each transaction first reads the current columns and the last row, so that columns and rows that
-other programs have added are kept. Only a job needs a table that no other program writes, because removing rows would
-also delete their rows.
+other programs have added are kept. Only a job needs a table to which no other program writes, because it may remove the
+last rows of the table.
 
 A Parquet file is written in row groups, and is valid only after its end was written. So the rows are written to a
 temporary file in the same folder. When the temporary file is complete, it replaces the file at the destination. If the
@@ -352,7 +352,7 @@ class ParquetTable(TableFile):
         """Do nothing, because the file at the destination stays until the new file is complete."""
 
     def insert(self, rows: Sequence[AddedRow]) -> Sequence[RefusedItem]:
-        """Add rows and write complete groups. Return rows of these groups that have none of the columns."""
+        """Add rows and write complete groups. Return the refused rows, which have none of the columns."""
         self._group += rows
         self.position += len(rows)
         while len(self._group) >= self._group_rows:

@@ -61,7 +61,7 @@ def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]
 
     Raises:
         TypeError: If ``item`` is not an item, or the item's library does not convert it to fields.
-        ValueError: If its library can't write a value in it. The message names the field.
+        ValueError: If the item's library can't write one of its values. The message names the field.
     """
     kind: type[Any] = type(item)
     if kind is dict:
@@ -102,11 +102,11 @@ def serialized_fields(item: object) -> dict[str, object]:
 def dump_item(value: object) -> object:
     """Convert a nested item, or a value of one of pydantic's types, as its library does.
 
-    The result is usually a dict. For some classes it is a list or a string. It is ``NotImplemented`` if ``value`` is
-    neither.
+    The result is usually a dict. For some classes it is a list or a string. It is ``NotImplemented`` for any other
+    value.
 
     Raises:
-        ValueError: If its library can't write a value in it. The message names the field.
+        ValueError: If the item's library can't write one of its values. The message names the field.
     """
     writer = _writer_of(type(value))  # type: ignore[arg-type]  # as above
     if writer is not None:
@@ -163,7 +163,8 @@ def _struct_fields(kind: type[Any]) -> tuple[msgspec.structs.FieldInfo, ...]:
 def _is_default(value: object, field: msgspec.structs.FieldInfo) -> bool:
     """Return whether msgspec treats a value as the field's default.
 
-    It does for the same object, and for an empty container if the default is an empty container of that type.
+    This is so for the default object itself, and for an empty container if the default is an empty container of that
+    type.
     """
     if field.default_factory is not msgspec.NODEFAULT:
         kind = type(value)
@@ -203,7 +204,7 @@ def _part(item: Any, name: str, error: Exception) -> Any:
 def _dumped(item: Any, mode: str, **more: Any) -> Any:
     """Dump a value with pydantic, using its serialization aliases.
 
-    A model can disable them with ``serialize_by_alias=False``.
+    A model can disable the aliases with ``serialize_by_alias=False``.
     """
     kind: Any = type(item)
     config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
@@ -297,7 +298,7 @@ def legal_text(text: str) -> str:
         return str.__str__(text)
     try:
         text.encode()
-    except UnicodeEncodeError:  # a pair of surrogates becomes its character, and a lone surrogate U+FFFD
+    except UnicodeEncodeError:  # a pair of surrogates becomes its character, a lone surrogate becomes U+FFFD
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return str.__str__(text)
 

@@ -63,7 +63,7 @@ class WriterWakeup:
         self.is_closed: bool = False
 
     def add(self, *, is_urgent: bool = False) -> None:
-        """Notify the writer that there are items. If ``is_urgent``, it does not wait for the interval."""
+        """Notify the writer that there are items. If ``is_urgent``, the writer does not wait for the interval."""
         self._some.set()
         if is_urgent:
             self._urgent.set()
@@ -95,7 +95,7 @@ class WriterWakeup:
         self.add(is_urgent=True)
 
     def end(self) -> None:
-        """Record that nothing more is written. Tasks that wait for room are woken, and later tasks do not wait."""
+        """Record that nothing more will be written. Wake the tasks that wait for room. Later tasks do not wait."""
         self.is_closed = True
         self._room.set()
 
@@ -213,7 +213,7 @@ class Feeds:
 
         :meth:`write` calls this first.
 
-        Earlier calls change no file. So if a crawl can't start, the files of an earlier crawl are unchanged.
+        No file is changed before this call. So if a crawl can't start, the files of an earlier crawl are unchanged.
 
         Raises:
             FeedError: If a feed can't be written.
@@ -342,7 +342,7 @@ async def open_feeds(
     stats: Counts | None = None,
     states: Mapping[str, FeedState] | None = None,
 ) -> Feeds:
-    """Open the feeds of the settings, and check that all of them can be written. If one can't, no feed is changed.
+    """Open the feeds of the settings, and check that all of them can be written. If a check fails, no feed is changed.
 
     Args:
         settings: The settings of feeds.

@@ -2,10 +2,10 @@
 
 The clock stops while a task can run, and jumps to the next timer when no task can run. Trio calls
 ``deadline_to_sleep_time`` only when no task is runnable, so this call makes the jump. :class:`trio.testing.MockClock`
-jumps one loop iteration later, because it first looks for tasks in :func:`trio.testing.wait_all_tasks_blocked`. This
-takes a fifth of the time of a simulated crawl. With the clock of this module, such tasks wake only when no timer is
-left. Then the loop sleeps for a microsecond, and :class:`trawl.testing.guard.GuardInstrument` detects that the crawl is
-stuck.
+jumps one loop iteration later, because it first looks for tasks in :func:`trio.testing.wait_all_tasks_blocked`. That
+search takes a fifth of the time of a simulated crawl. With the clock of this module, such tasks wake only when no timer
+is left. Then the loop sleeps for a microsecond, and :class:`trawl.testing.guard.GuardInstrument` detects that the crawl
+is stuck.
 
 The clock itself wakes the tasks that wait for a simulated response. A cancel scope for each exchange would take a tenth
 of the time.

@@ -223,7 +223,7 @@ class GuardInstrument(trio.abc.Instrument):
             self._clock.suspect = None
 
     def _look(self) -> None:
-        """Install the instrument for one loop iteration. In every iteration, it would take 2 % of a page's time."""
+        """Install the instrument for one loop iteration only. If it always ran, it would take 2 % of a page's time."""
         self._look_for_threads()
         trio.lowlevel.add_instrument(self)
 

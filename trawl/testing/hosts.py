@@ -148,7 +148,7 @@ def _as_stages(stages: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
 
 @attrs.frozen
 class Rendered:
-    """What the browser makes of a simulated page, for pages with meta ``browser``.
+    """A simulated page after rendering in the browser, for requests with meta ``browser``.
 
     Attributes:
         html: The HTML when the scripts have finished; "" leaves it unchanged.
@@ -157,7 +157,7 @@ class Rendered:
         seconds: Seconds that the scripts run after the last stage.
         on: The effect of actions: ``"click CSS"``, ``"fill CSS"``, ``"select CSS"``, ``"press KEY"``, ``"scroll"``, or
             ``"evaluate SCRIPT"``.
-        url: The URL after that; "" leaves it unchanged.
+        url: The URL after the scripts or the action; "" leaves the URL unchanged.
         value: The value of ``evaluate``.
 
     Raises:
@@ -206,7 +206,7 @@ class Outage:
         error: An error instead of responses. A connection error happens before the send. Any other error replaces the
             response.
         retry_after: The ``Retry-After`` header of the responses; None if there is none.
-        latency: Seconds until responses and errors. None uses the host's latency, or the host's ``connect`` for
+        latency: Seconds until a response or an error. None uses the host's latency, or the host's ``connect`` for
             connection errors.
 
     Raises:
@@ -374,8 +374,8 @@ class Host:
         connect: Seconds that a new connection takes before the send.
         keep_alive: Seconds that an idle connection stays open; 0 if every request opens a new connection.
         limit: The rate limits of the host. A request must pass all of them.
-        handler: Returns the response to each request that is not for a page, a redirect or robots.txt; None if there is
-            none.
+        handler: Returns the response to each request that is not for a page, a redirect or robots.txt; None without a
+            handler.
         robots: The response for ``/robots.txt``.
         answer: The response for all other paths if there is no handler.
         connect_error: The error of new connections, or a function of the request that returns an error or None.

@@ -90,7 +90,7 @@ DIALECTS: Mapping[str, Callable[[LimitState], dict[str, str]]] = {
 }
 """The headers of each dialect: IETF drafts 00-06, 07 and 08-11 of RateLimit, and three vendor dialects."""
 
-NEARLY = 1e-9  # missing part of a token that rounding may cause for sends every 1 / rate seconds
+NEARLY = 1e-9  # a token may lack this much because of rounding, if sends are 1 / rate seconds apart
 
 
 def _as_changes(changes: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
@@ -217,14 +217,14 @@ class TokenBucket:
 
 
 MAX_FITTED = 1_000
-"""Maximum number of responses that a limit is fitted to, the latest."""
+"""Maximum number of responses to which a limit is fitted. The latest responses are used."""
 
 _BURSTS = (*range(1, 16), 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200)  # sizes of buckets that are tried
 _RATES = [0.5 * 1.1**step for step in range(50)]  # rates that are tried first, as multiples of the mean rate
 
 
 def fit_limit(sends: Sequence[tuple[float, bool]]) -> tuple[RateLimit, tuple[float, float], int]:
-    """Return the token bucket that explains most responses. If there are several, the smallest with the middle rate.
+    """Return the token bucket that explains most responses: the smallest such bucket, with the middle of its rates.
 
     Args:
         sends: The time of each send, in seconds, and whether it was refused, in order.

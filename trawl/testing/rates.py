@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 MAX_PANELS = 12
-"""Maximum number of scopes in one picture, the busiest scopes first."""
+"""Maximum number of scopes in one picture. It shows the busiest scopes."""
 
 MAX_WINDOWS = 200
 WIDTH, HEIGHT = 900.0, 116.0
@@ -154,7 +154,7 @@ def draw_rates(
         title: The heading.
         start: The first second shown.
         end: The last second shown.
-        omitted: Number of scopes that are not shown. It is written below the graphs.
+        omitted: Number of scopes that are not shown. This number is written below the graphs.
         width: Width in pixels.
         height: Height of each graph in pixels, without its heading and its axis.
     """

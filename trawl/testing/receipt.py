@@ -1,9 +1,9 @@
-"""A receipt: how often each scope was sent requests, and whether robots.txt and the servers' waits were obeyed.
+"""A receipt: the rate of requests to each scope, and whether robots.txt and the servers' waiting times were obeyed.
 
 Theory of operation: :class:`Checker` receives each send and its end, in order of time. The events come from a running
 crawl (:meth:`Checker.record`), from WARC files, or from the log of another program. It keeps figures of each scope, the
-robots.txt of each origin, and the time until which each host asked to wait. A send that breaks one of these rules is a
-violation. The checker does not use the throttle, so it does not repeat a mistake of the throttle.
+robots.txt of each origin, and the time until which each host asked to wait. A send that robots.txt disallows, or that
+comes too early, is a violation. The checker does not use the throttle, so it does not repeat a mistake of the throttle.
 
 Length: the values of a receipt, the checker, the readers of files and the writers of a page belong together.
 """
@@ -61,7 +61,7 @@ GRACE = 0.001
 """Tolerance in seconds, because times are rounded."""
 
 MAX_VIOLATIONS = 100
-"""Maximum number of violations with details. All are counted."""
+"""Maximum number of violations with details. All violations are counted."""
 
 MAX_ORIGINS = 10_000
 """Maximum number of robots.txt files and of waits in memory. The oldest are dropped."""
@@ -123,7 +123,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         checked: Number of sends that were checked, by rule. A rule applies after its robots.txt or response was read.
         violations: Number of violations, by rule.
         examples: The first violations.
-        unread: Number of sends to origins whose robots.txt was not read before.
+        unread: Number of sends to origins whose robots.txt was not read before the send.
         grace: Tolerance in seconds, because the times are rounded.
         window: Seconds of the window of ``most_in_window``.
         version: Version of this format.
@@ -224,7 +224,7 @@ class Checker:
         self._bars: dict[str, _Bars] = {}
         self._sending: set[Attempt] = set()
         self._robots: dict[str, RobotsFile] = {}
-        self._redirected: dict[str, Sequence[str]] = {}  # by URL: the origins whose robots.txt is redirected to it
+        self._redirected: dict[str, Sequence[str]] = {}  # by URL: origins whose robots.txt redirects to this URL
         self._until: dict[str, float] = {}
         self._last: dict[str, float] = {}
         self._checked: Counter[str] = Counter()
@@ -453,7 +453,9 @@ def check_files(paths: Sequence[str]) -> tuple[Checker, Receipt]:
 
 
 _Event = tuple[float, int, Any]
-"""A time, its order among equal times, and the call that adds it. An end comes before other sends, after its own."""
+"""The time of an event, its order among equal times, and the call that adds it. An end comes after its own send and
+before other sends.
+"""
 
 
 def _of_exchanges(checker: Checker, exchanges: Iterable[Exchange]) -> Iterator[_Event]:

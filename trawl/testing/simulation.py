@@ -453,7 +453,7 @@ class ErrorCollector(logging.Handler):
             async for event in events:
                 if not isinstance(event, RequestFailed):
                     self._told.append(event)
-                elif not event.request.url.endswith("/robots.txt"):  # the pages that wait for it fail too
+                elif not event.request.url.endswith("/robots.txt"):  # pages that wait for robots.txt fail too
                     host = host_scope(event.request.url)
                     self._heard[host] = event.request.errback is not None and self._heard.get(host, True)
 

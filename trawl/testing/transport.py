@@ -311,7 +311,7 @@ class SimulatedTransport:
         ended_at = trio.current_time()
         if error is not None:
             outcome = exchange.failed(error, cause, ended_at)
-            if error is answer.error:  # the bytes before the error, for an archive
+            if error is answer.error:  # keep the bytes before the error for an archive
                 outcome.received = response_head(answer.protocol, answer.status, answer.headers), answer.body
             return outcome
         outcome = self._whole(exchange, answer, fields, now + first_byte, ended_at)

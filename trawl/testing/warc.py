@@ -10,8 +10,8 @@ trawl's metadata records have the times of each exchange (:data:`trawl.transport
 other programs, ``WARC-Date`` is the time of the send, and the field ``fetchTimeMs`` of a metadata record the duration.
 
 A host is replayed with the latency of each response, the median duration of its new connections, and a rate limit: the
-limit that explains most of its refusals, or the limit that its headers announce. :class:`HostFit` says how well that
-fits.
+limit that explains most of its refusals, or the limit that its headers announce. :class:`HostFit` describes how well
+this host fits the recording.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ MAX_BODY_BYTES = 1 << 30
 """Maximum size of a decompressed body, in bytes."""
 
 KEPT_CONNECTION = 0.001
-"""Seconds. If a request was sent within this time, its connection was open already."""
+"""Maximum seconds from the start to the send of a request whose connection was already open."""
 
 _Fields = list[tuple[bytes, bytes]]
 
@@ -131,9 +131,9 @@ class HostFit:
         rates: The lowest and the highest rate with which a limit explains as many responses as ``limit``. The highest
             is ``inf`` if no response bounds it. Without a limit, 0.0 and ``inf``.
         misjudged: Number of recorded responses that differ from the responses of the limit.
-        left_out: Number of exchanges that are not replayed, because a later exchange of the same request is.
-        drift: Change of the mean latency between the calmer and the busier half of the sends, by the number of requests
-            in flight, as a fraction of the mean. The simulation ignores this change. 0.0 if unknown.
+        left_out: Number of exchanges that are not replayed, because a later exchange of the same request is replayed.
+        drift: Difference of the mean latency between the half of the sends with fewer requests in flight and the half
+            with more, as a fraction of the mean latency. The simulation ignores this change. 0.0 if unknown.
     """
 
     host: str

@@ -82,7 +82,7 @@ class SimulatedWeb:
 
         Args:
             paths: The files.
-            latency: Seconds that responses take whose times are not in the files; None for the host's median.
+            latency: Seconds for responses without a time in the files; None for the host's median.
 
         Raises:
             ImportError: If warcio is not installed (extra ``warc``).
@@ -178,8 +178,8 @@ class SimulatedWeb:
             latency: Seconds from the send to the last byte; 0.0 if the host's latency applies.
             first_byte: Seconds from the send to the headers, for a slow body.
             error: An error instead of the last byte.
-            rendered: What a browser makes of the page, for requests with meta ``browser``: its HTML, or more; None if
-                no browser may open it.
+            rendered: The page after rendering in a browser, for requests with meta ``browser``: the HTML, or a
+                :class:`Rendered`; None if no browser may open the page.
 
         Raises:
             ValueError: If the URL is not valid or a value is out of range.
@@ -246,7 +246,7 @@ class SimulatedWeb:
         return page
 
     def rendered_at(self, url: str) -> Rendered:
-        """Return what a browser makes of the page at a URL.
+        """Return the page at a URL after rendering in a browser.
 
         Raises:
             LookupError: If the page has no ``rendered``, so that a test can't mistake the page for the rendered page.
