@@ -41,19 +41,20 @@ class Limit:
     __slots__ = ("name", "source")
 
     leads: ClassVar[bool] = False
-    """True if its times are times of sends, so that a request is granted earlier by the lead."""
+    """True if :meth:`earliest_at` subtracts the lead, because the limit sets the time of the send, not of the grant."""
 
     counts_sends: ClassVar[bool] = False
-    """True if a send delays later ones."""
+    """True if each send uses the limit, even a send over a dead connection. So the request needs another grant before
+    it is sent again."""
 
     spaces: ClassVar[bool] = True
-    """True if it keeps sends apart, as the allowed rate counts them. False if it waits for the end of a request."""
+    """False if it waits for the end of another request. The allowed rate of the report does not count such waits."""
 
     hears_sends: ClassVar[bool] = False
-    """True if it must be told of grants, sends and ends of writes."""
+    """True if the scope calls :meth:`taken`, :meth:`sent` and :meth:`written`."""
 
     hears_ends: ClassVar[bool] = False
-    """True if it must be told of ends."""
+    """True if the scope calls :meth:`ended`."""
 
     def __init__(self, name: str) -> None:
         self.name: str = name
@@ -88,7 +89,7 @@ class Limit:
         """Record the end of the write that started at ``sent_at``, before the traffic counts from ``now``."""
 
     def ended(self, scope: Scope, now: float, amount: float, was_sent: bool) -> None:
-        """Record that its body was read or that it failed, before its place is free."""
+        """Record that its body was read or that it failed. Its place is still taken."""
 
     # -- other questions
 
@@ -101,7 +102,7 @@ class Limit:
         return True
 
     def is_shut(self, scope: Scope, now: float, amount: float, patience: float) -> bool:
-        """Return True if not other requests but something longer closes it; ``patience`` seconds are not long."""
+        """Return True if it is closed for more than ``patience`` seconds, and other requests are not the cause."""
         return False
 
     def is_idle(self, scope: Scope, now: float) -> bool:
@@ -470,9 +471,9 @@ class NumberLimit(Limit):
         self.number: float = number
 
     def received(self, sent_at: float, size_bytes: int) -> None:
-        """Record the bytes of the response to a request that was sent at that time, before its place is free.
+        """Record the size of the response to a request that was sent at ``sent_at``. Its place is still taken.
 
-        A failed request has the bytes that arrived before.
+        If the request failed, these are the bytes that arrived before.
         """
 
     def stored(self, now: float) -> float:

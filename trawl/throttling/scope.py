@@ -27,7 +27,7 @@ before then. ``inf`` means that only another request's *sent* or *give* can chan
 
 Limits change only by :meth:`Scope.arrange`, which policies call with the effective limits
 (:meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>`), and which configuring, restoring and holding end
-with. It builds the tuple of limits in force. No cached value here becomes stale by that.
+with. It also builds the tuple of limits in force, so this tuple always matches the effective limits.
 
 One random number is drawn for each send and kept until that send. The effective jitter turns it into a factor, which
 multiplies the effective delays, so that every change applies to a waiting request. A delay that a server requests, or
@@ -443,7 +443,7 @@ class Scope:
         self.traffic.give(slot, amount, was_sent=was_sent)
 
     def received(self, sent_at: float, size_bytes: int) -> None:
-        """Record the size of the response to a request that was sent at that time, before its place is free."""
+        """Record the size of the response to a request that was sent at ``sent_at``. Its place is still taken."""
         for limit in self.others:
             limit.received(sent_at, size_bytes)
 

@@ -121,7 +121,8 @@ class Traffic:
     def release(self, started_at: float) -> None:
         """Record that the preparation that started at that time does not count as a send.
 
-        If it was the latest, earlier preparations delay nothing either, because it started an interval after them.
+        If it was the latest preparation, no preparation counts anymore, because the intervals after the earlier ones
+        have passed.
         """
         if self.last_prepared == started_at:
             self.last_prepared = -inf
