@@ -610,7 +610,7 @@ class _Visit:
             self.details.requests.append(row)
             row.refused = self._objection(asked)
         if row.refused:
-            self._count(f"refused/{row.refused}")
+            self._stats.inc(f"browser/refused/{row.refused}")
             await trio.lowlevel.checkpoint()
             return None
         self.timer.stop()
@@ -657,19 +657,19 @@ class _Visit:
         origin = next((value for name, value in asked.headers.items() if name.lower() == "origin"), "")
         answer, row.is_shared = await files.get(f"{origin} {asked.url}", fetch)
         if row.is_shared:
-            self._count("shared")
+            self._stats.inc("browser/shared")
         return answer
 
     async def _fetched(self, asked: Asked, row: SubRequest) -> Answer | None:
         crawl = self._rendering._crawl
         assert crawl is not None
-        self._count("request_count")
+        self._stats.inc("browser/request_count")
         try:
             sub = self._sub_request(asked)
             response = await crawl.fetch(sub)
         except (DownloadError, IgnoreRequest, ValueError) as error:
             row.refused = error.cause if isinstance(error, DownloadError) else str(error)
-            self._count(f"refused/{type(error).__name__}")
+            self._stats.inc(f"browser/refused/{type(error).__name__}")
             return None
         name = jar_name(self._request)
         in_jar = Request(sub.url, meta=None if name is None else {"cookiejar": name})
@@ -706,10 +706,11 @@ class _Visit:
         note(sub, is_sub_request=True)
         return sub
 
-    def _count(self, name: str) -> None:
+    @property
+    def _stats(self) -> Stats:
         crawl = self._rendering._crawl
         assert crawl is not None
-        crawl.stats.inc(f"browser/{name}")
+        return crawl.stats
 
     async def rendered(self, page: BrowserPage) -> RenderedResponse:
         """Return the response with the HTML and URL of the page as it is now. A checkpoint."""
