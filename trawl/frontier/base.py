@@ -159,7 +159,7 @@ class Record:
 
     @property
     def is_ordinary(self) -> bool:
-        """True if it has neither an earliest time nor a share, and is neither diverted nor exempt."""
+        """True if the record has no earliest time and no share, and is not diverted or exempt."""
         return self._special is _ORDINARY
 
     @property
@@ -169,7 +169,7 @@ class Record:
 
     @property
     def amounts(self) -> Amounts:
-        """The amounts in the key of its lane; empty if it names none or is exempt."""
+        """The amounts in the key of the record's lane; empty if the request names no amounts or is exempt."""
         return self.lane[2] if len(self.lane) == 3 else ()
 
     @property
@@ -229,8 +229,8 @@ class PushResult:
 
     Attributes:
         here: Records that are now pending in this frontier, in the order in which they were passed.
-        seen: Records that were not stored, because their fingerprints had been seen before although
-            :meth:`Frontier.claim_many` reported them as new.
+        seen: Records that were not stored, because their fingerprints were already seen, although
+            :meth:`Frontier.claim_many` had reported these fingerprints as new.
         elsewhere: Records that are stored and will be sent by another session of the job.
     """
 
@@ -364,7 +364,7 @@ class Frontier(Protocol):
         ...
 
     def lane_of(self, request: Request) -> LaneKey | None:
-        """Return the lane in which this request or an equal one is stored and not leased; None if unknown."""
+        """Return the lane in which this request, or an equal request, is stored and not leased; None if unknown."""
         ...
 
     def statistics(self) -> FrontierStatistics:

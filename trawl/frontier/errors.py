@@ -17,7 +17,7 @@ __all__ = ["DATABASE_ERRORS", "damage_error", "job_error", "malformed"]
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """Errors of reading a database.
 
-``UnicodeDecodeError`` means text that is not UTF-8, also in the text of an SQLite error.
+``UnicodeDecodeError`` means that text in the database, or in the message of an SQLite error, is not UTF-8.
 """
 
 _CAUSES = {

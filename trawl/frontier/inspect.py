@@ -107,8 +107,8 @@ class JobReport:
         last_error: Why the last process could not write to the job; "" if it could.
         pending: Number of requests that have not ended, including leased requests and requests of hosts that were given
             up.
-        leased: Number of leased requests, which are included in ``pending``. When no process uses the job, they are no
-            longer leased.
+        leased: Number of leased requests, which are included in ``pending``. If no process uses the job, the last
+            process had leased them.
         oldest_lease: The request leased for the longest time; None if there is none.
         failed: Number of failed requests, without requests of hosts that were given up. They can be queued again.
         given_up: Number of requests of hosts that were given up, which the next run sends again. They count as pending.

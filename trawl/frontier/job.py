@@ -99,9 +99,9 @@ Place: TypeAlias = "tuple[int, int, int, float]"
 
 
 def wall_time(until: float) -> int:
-    """Return the number that a row of a held request has as its priority.
+    """Return the number that is stored as the priority of a held request.
 
-    It is the wall time ``until``, which is in seconds since the epoch, in microseconds and rounded up.
+    The number is ``until``, a wall time in seconds since the epoch, converted to microseconds and rounded up.
     """
     # Add one for the truncated fraction and one for the rounding of the product, so that the result is never too early.
     return int(until * 1e6) + 2
@@ -144,7 +144,7 @@ class Step:
         marks: For each row the fingerprint that this step marks as seen; None if duplicates of the row are wanted.
         is_successor: Whether the only row replaces ``ended``. Such a row is stored even if its fingerprint was seen.
         moved: Requests to move. Each entry has the current place, and the new lane, negated priority and negated share.
-        due_of: Lanes of held requests. The result contains the time of the first request in each.
+        due_of: Lanes of held requests. The result contains the time of the first request in each lane.
         items: Items for the outbox.
         is_spilled: Whether the spilled items of ``ended`` enter the outbox, before ``items``.
         spilled: Items of a request that has not ended, each with the request's arrival order and the item's number.
@@ -215,7 +215,7 @@ class Outbox:
     def added(self, items: Sequence[bytes] | None, end: int) -> None:
         """Add a step's ``items`` to memory, the last one at position ``end``.
 
-        None means that they must be read from the store.
+        If ``items`` is None, the items must be read from the store.
         """
         if items is None:
             # Spilled items are not in memory, so drop all items, because `after` needs items without gaps.
@@ -372,8 +372,8 @@ class Job:
         directory: Its directory; None for a job in a server.
         is_new: Whether this process has created the job, so that nothing was kept or stored before.
         last_error: Why the last process could not write to the job; "" if it could.
-        was_killed: Whether the previous process may have sent requests that it did not record, up to the present
-            moment. A run that stores its learned state before it ends sets this to False.
+        was_killed: Whether the previous process may have sent requests, until just now, that it did not record. A run
+            that stores its learned state before it ends sets this to False.
         lease: The time until which this process certainly owns the job; None if it owns the job until it closes it.
         line: Client for the scopes that the processes of the job share; None for a job in a directory.
         outbox: Items that the feeds have not written yet.
@@ -420,7 +420,7 @@ class Job:
 
     @property
     def outbox_start(self) -> int:
-        """Position of the last item that the feeds have written; the last argument of :meth:`outbox_done`."""
+        """Position of the last item that the feeds have written, as passed to the last call of :meth:`outbox_done`."""
         return self.outbox.start
 
     @property
@@ -495,7 +495,7 @@ class Job:
         self._unspilled.append(order)
 
     decides_seen: bool = False
-    """Whether the result of a step names the seen requests. If True, memory need not look up unknown fingerprints."""
+    """Whether the result of a step names the seen requests. If True, unknown fingerprints need no lookup."""
 
     def number_of(self, lane: LaneKey) -> int:
         """Return a lane's number. It is a hash of the lane's key, so no table of lanes is needed."""
@@ -517,7 +517,7 @@ class Job:
         return count(last + 1).__next__
 
     def follow(self, follower: JobFrontier) -> None:
-        """Pass the changes of a shared job to ``follower`` first, and pass it the earlier changes now."""
+        """Pass earlier changes of a shared job to ``follower`` now, and later changes when they arrive."""
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step. It is on disk when this returns. A checkpoint.
@@ -570,7 +570,7 @@ class Job:
         Args:
             max_marks: Maximum number of fingerprints to read. If there are more, none are read.
             now: The wall time, in seconds since the epoch. If the clock was set back while a request was held, the
-                request waits at most as long as its remaining wait was when it was stored.
+                request waits no longer than the wait that was stored with it.
 
         Raises:
             JobError: If the store can't be read.
@@ -638,7 +638,7 @@ class Job:
         raise NotImplementedError
 
     def _beside(self) -> tuple[dict[str, bytes | None], list[int]]:
-        """Return the values that changed since the last step, and the arrival orders whose spilled items to remove."""
+        """Return the values that changed since the last step, and the orders of requests that lose spilled items."""
         # Call the hooks before collecting the values, so that this step stores what they keep.
         for hook in self._hooks:
             hook()

@@ -206,7 +206,8 @@ class JobFrontier:
             cache, _, place = known
             if self._spilled.pop(lease.order, 0):
                 self._job.unspill(lease.order)
-            # After a failure the store can't be written, so keep the record in memory until the crawl ends.
+            # Hold the record in the store until its earliest time. After a failure the store can't be written, so the
+            # record stays in memory.
             if lease.not_before > now and self._job.failure is None:
                 later.append((place, (self._job.held_number(lease.lane), self._wall_time(lease), 0.0)))
                 continue
@@ -382,7 +383,8 @@ class JobFrontier:
             lane = record.lane
             cache = self.caches.by_lane.get(lane)
             number = self._job.number_of(lane) if cache is None else cache.number
-            # A record that replaces a leased record is leased too, not held. The scheduler waits for its earliest time.
+            # Hold a record until its earliest time. But a record that replaces a leased record is leased here, and the
+            # scheduler waits for its earliest time.
             if record.not_before > now and not (is_leased and self._job.is_here(number)):
                 rows.append((record.order, self._job.held_number(lane), self._wall_time(record), 0.0, blob))
             else:
@@ -491,7 +493,7 @@ class JobFrontier:
             raise
 
     def _tell(self) -> None:
-        """Save the number of leases and the oldest one with each step, for :mod:`trawl.frontier.inspect`."""
+        """Save the number of leases and the oldest lease with each step, for :mod:`trawl.frontier.inspect`."""
         told = b""
         if self._leased and (self._job.session is None or self._job.session.is_alone):
             order, (_, since, _) = next(iter(self._leased.items()))

@@ -1,9 +1,9 @@
 """The part of a job's store that is in memory: lanes with their counts, best keys and some records, and fingerprints.
 
 All pending records are in the store. For each lane that is not empty, memory has the number of records, a few of the
-records, and the key of the best other record. The records in memory can be dropped at any time. So memory grows with
-the number of lanes (about 0.6 kB each), not with the number of records. The frontier reads more records when a decision
-needs them.
+records, and the key of the best record that is not in memory. The records in memory can be dropped at any time. So
+memory grows with the number of lanes (about 0.6 kB each), not with the number of records. The frontier reads more
+records when a decision needs them.
 
 A claimed fingerprint is in memory until it is stored together with its request. The most recently used fingerprints are
 also in memory, in two generations. When the younger generation is full, it replaces the older generation. So an average
@@ -57,7 +57,7 @@ class DupeFilter:
         count: Number of stored fingerprints.
         generation: Number of fingerprints in a generation.
         asks: Whether the caller looks up unknown fingerprints in the store. If False, an unknown fingerprint counts as
-            new, and the step that stores the request decides whether it is.
+            new, and the step that stores the request decides whether the fingerprint is new.
 
     Attributes:
         count: Number of fingerprints ever claimed, including stored ones.
@@ -92,7 +92,7 @@ class DupeFilter:
         return answers
 
     def settle(self, fingerprint: bytes, *, was_stored: bool) -> None:
-        """Process the result of looking up a claim that memory could not decide."""
+        """Process the result of a lookup in the store, for a claim that memory could not decide."""
         if was_stored:
             self.withdraw(fingerprint)
             self._remember(fingerprint)
@@ -110,7 +110,7 @@ class DupeFilter:
 
     def _remember(self, fingerprint: bytes) -> None:
         if len(self._young) >= self._generation:
-            # This forgets the older generation, so memory no longer has all fingerprints.
+            # The older generation is forgotten. If it is not empty, memory no longer has all fingerprints.
             self._is_complete &= not self._old or not self._asks
             self._old, self._young = self._young, set()
         self._young.add(fingerprint)
@@ -188,7 +188,7 @@ class LaneCaches:
         self._used: OrderedDict[LaneCache, None] = OrderedDict()
 
     def place(self, cache: LaneCache, key: SortKey, record: Record | bytes) -> None:
-        """Count one more pending record, and cache it if no better record is uncached and the lane has a free place."""
+        """Count one more pending record, and cache it if all better records are cached and the lane has room."""
         cache.pending += 1
         if cache.beyond is None or key < cache.beyond:
             if len(cache.at_hand) < self._at_hand:
@@ -257,7 +257,7 @@ class LaneCaches:
         del self.by_lane[cache.lane]
 
     def _is_known(self, cache: LaneCache) -> bool:
-        """Return whether a lane was not forgotten during the read."""
+        """Return whether a lane is still known, because it may be forgotten during a read."""
         return self.by_lane.get(cache.lane) is cache
 
     def _others(self, cache: LaneCache) -> list[LaneCache]:

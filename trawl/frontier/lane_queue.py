@@ -39,7 +39,7 @@ class LaneQueue:
     Args:
         record: The first record. Later records share its scopes and lane.
         packer: Packs records into bytes.
-        newest_first: Whether later records go first. Their orders are then smaller.
+        newest_first: Whether later records go first. In this case, later records have smaller orders.
     """
 
     __slots__ = ("_heap", "_last", "_left", "_newest_first", "_packer", "_queue", "_rank", "_scopes", "lane")
@@ -168,7 +168,7 @@ class RecordEncoder:
     """Encodes a record as bytes. It then takes 200 bytes of memory instead of 450, and the garbage collector skips it.
 
     Unpacking returns an equal record, but another object. So a request is packed only if its class is :class:`Request`
-    and all its values are strings, numbers or bytes. For example, other objects may share a list in its meta.
+    and all its values are strings, numbers or bytes. For example, a list in its meta may be shared with other objects.
     """
 
     __slots__ = ("_callbacks", "_numbers")

@@ -61,7 +61,7 @@ class JobLock:
         try:
             self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o600)
         except OSError as error:
-            check_file(directory, path)  # if the file is a link or a folder, this says so and what to do
+            check_file(directory, path)  # raises an error with the fix if the file is a link or a folder
             raise job_error(directory, error) from error
         try:
             check_file(directory, path)
@@ -77,7 +77,7 @@ class JobLock:
                 os.ftruncate(self._descriptor, _PID_BYTES)
 
     def write_error(self, words: str) -> None:
-        """Record for the next process why this one could not write to the job, if the disk allows it."""
+        """Record for the next process why this process could not write to the job, if the disk allows it."""
         if self._descriptor is not None:
             with suppress(OSError):
                 os.pwrite(self._descriptor, f"{words}\n".encode()[:_ERROR_BYTES], _PID_BYTES)
@@ -127,7 +127,7 @@ def _is_locked_by(descriptor: int) -> bool:
 
 
 def read_last_error(directory: Path) -> str:
-    """Return why the last process could not write to the job; "" if it could, or could not record it."""
+    """Return why the last process could not write to the job; "" if it could, or could not record the reason."""
     try:
         descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | _AS_IT_IS)
     except OSError:

@@ -32,8 +32,8 @@ def check_file(job: Path, path: Path, *, is_private: bool = True, kind: int = st
         kind: The required type, as returned by ``stat.S_IFMT``.
 
     Raises:
-        JobError: If it is a symbolic link, has several hard links or is of another type, or if ``is_private`` is set
-            and it is not private.
+        JobError: If the path is a symbolic link, has several hard links or has another type, or if ``is_private`` is
+            true and another user owns the file or may write to it.
     """
     try:
         status = os.lstat(path)

@@ -64,7 +64,7 @@ PARTS = 1024
 HELD = int.from_bytes(b"held", "big")
 """Number of the lane of held requests.
 
-In a server, each part has one such lane, and these are the low bits of its number.
+In a server, each part has one such lane, and this number is the low bits of the lane's number.
 """
 
 _REST_BITS = 54
@@ -146,8 +146,7 @@ class PartsReceived:
         lanes: Lanes of these parts that have pending requests. The frontier has added them.
         pending: Number of requests pending in them, including held requests.
         kept: For each part with kept values, the values of its last owner, by name.
-        unclean: Parts that their last owner did not release. It may have sent requests to their hosts up to the present
-            moment.
+        unclean: Parts that their last owner did not release. It may have sent requests to their hosts until just now.
     """
 
     parts: Sequence[int]

@@ -107,7 +107,8 @@ class CallbackNames:
     def _candidates(self, callback: Callable[..., Any]) -> Iterator[str]:
         """Yield possible names of a callback.
 
-        These are its own name, that name as mangled in each class, and the names of class attributes with the function.
+        These are its own name, its own name as mangled in each class, and the names of the class attributes whose value
+        is the callback's function.
         """
         name = getattr(callback, "__name__", None)
         classes = type(self._spider).__mro__
@@ -158,7 +159,7 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
             f"{path[:SHOWN]}... is nested more than {MAX_NESTED} deep, or contains itself: a job can't store it"
         )
     pack = _PACKERS.get(kind)
-    if pack is None and isinstance(value, str):  # restored as str, without its own class
+    if pack is None and isinstance(value, str):  # a subclass of str, restored as a plain str
         return _text(str.__str__(value), path)
     if pack is None:
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -478,8 +479,8 @@ class RecordFormat:
             ValueError: If a part of it can't be stored. The message names the part and the fix.
         """
         request = record.request
-        # A FormRequest or JsonRequest is stored as its URL, headers and body. Attributes of other classes would be
-        # lost, so refuse them.
+        # A FormRequest or JsonRequest is stored as its URL, headers and body. Attributes of another class would be
+        # lost, so refuse a request of such a class.
         if type(request) is not Request and not type(request).__module__.startswith("trawl.http."):
             raise ValueError(f"a {type(request).__name__} can't be stored in a job: use one of trawl's request classes")
         if not _LEAST <= request.priority <= -_LEAST:

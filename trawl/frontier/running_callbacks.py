@@ -58,8 +58,8 @@ def key_of(record: Record) -> bytes:
 def state_folder(job: str) -> Path:
     """Return the folder of a job that has no directory, and create it if it is missing. Blocks.
 
-    It is below ``$XDG_STATE_HOME``, or in the temporary folder if that can't be written. For example, a container may
-    have no home directory.
+    It is below ``$XDG_STATE_HOME``, or in the temporary folder if that folder can't be written. For example, a
+    container may have no home directory.
 
     Args:
         job: The job's address without the password.
@@ -222,7 +222,7 @@ def _create(folder: Path) -> tuple[Path, int]:
         else:
             if os.fstat(descriptor).st_nlink:
                 return path, descriptor
-        os.close(descriptor)  # another process has locked it first, as if this process had died
+        os.close(descriptor)  # another process has locked the file, as if this process had died
     raise BlockingIOError(f"a new file in {folder} is locked already")
 
 

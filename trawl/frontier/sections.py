@@ -134,7 +134,7 @@ START_ITEMS: Section[int] = Section("start", int)
 """Number of stored items of ``start()``, if it was not read to its end. The next run skips this many items."""
 
 LEASES = "frontier.leases"
-"""Name of a saved value: the number of leases, and the arrival order and start of the oldest.
+"""Name of a saved value: the number of leases, and the arrival order and start of the oldest lease.
 
 The start is in seconds since the epoch.
 """

@@ -277,7 +277,7 @@ def _prepare(connection: sqlite3.Connection) -> bool:
 
 
 def _make(directory: Path) -> None:
-    """Create the directory if it is missing, and raise an error if it contains files that are not a job's."""
+    """Create the directory if it is missing, and raise an error if it contains files that do not belong to a job."""
     try:
         make_folder(directory, 0o700)  # requests contain cookies, tokens and passwords
         names = [path.name for path in directory.iterdir()]

@@ -2,9 +2,10 @@
 
 The setting ``synchronous`` is NORMAL, not FULL. With a write-ahead log, NORMAL means that a transaction has been passed
 to the operating system when its commit returns, so killing the process loses nothing. A power cut or a kernel crash can
-lose the last few transactions. It never loses a part of a transaction, or a transaction without those after it. The
-pages fetched in the lost transactions are then fetched again. FULL would prevent this, but it would add one ``fsync``
-to each commit, which takes 1 to 10 ms on common disks. FULL is used only for a commit on which other files depend.
+lose the last few transactions. It never loses only a part of a transaction, and if it loses a transaction, it also
+loses all later transactions. The pages fetched in the lost transactions are then fetched again. FULL would prevent
+this, but it would add one ``fsync`` to each commit, which takes 1 to 10 ms on common disks. FULL is used only for a
+commit on which other files depend.
 
 The content of a job's directory is not trusted. The schema must be exactly trawl's, because a trigger or a view would
 run with trawl's statements. SQL functions in a schema are disabled, and no extension can be loaded.
@@ -289,7 +290,7 @@ def read_kept(connection: sqlite3.Connection) -> dict[str, bytes]:
     """Return the saved values by name.
 
     Raises:
-        sqlite3.DatabaseError: If one of them is not bytes.
+        sqlite3.DatabaseError: If one of the values is not bytes.
     """
     kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
     for name, blob in kept.items():
@@ -316,10 +317,10 @@ def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: RowCounts) -> Snapshot:
-    """Return the state of the database. Its ``marks`` are None if there are more than ``max_marks``.
+    """Return the state of the database. Its ``marks`` are None if there are more than ``max_marks`` fingerprints.
 
     Raises:
-        sqlite3.DatabaseError: If it differs from the state that the last transaction stored.
+        sqlite3.DatabaseError: If the database differs from the state that the last transaction stored.
     """
     counts = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
     held = sum(pending for lane, pending in counts if lane == HELD)
@@ -426,7 +427,7 @@ def read_outbox(connection: sqlite3.Connection, position: int, limit: int) -> li
     """Return up to ``limit`` items after ``position`` from the outbox, or fewer if the items are large.
 
     Raises:
-        sqlite3.DatabaseError: If one of them is missing or not bytes.
+        sqlite3.DatabaseError: If one of the items is missing or not bytes.
     """
     found: list[OutboxItem] = []
     size = 0
@@ -500,7 +501,7 @@ def is_clock_set_back(connection: sqlite3.Connection, now: float) -> bool:
 def bring_forward(connection: sqlite3.Connection, now: float) -> None:
     """Shorten the waits of held requests if the clock was set back to ``now``.
 
-    Then no request waits longer than its remaining wait was when it was stored.
+    Then no request waits longer than the wait that was stored with it.
     """
     last = -(2**63)
     # Sort by arrival order, which does not change. This loop changes the times, so if the requests were sorted by time,

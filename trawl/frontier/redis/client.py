@@ -189,7 +189,7 @@ class StoreServer:
 
         A checkpoint.
 
-        With 0 seconds, it does not wait.
+        Return immediately if ``seconds`` is 0.
 
         Returns:
             The id of each entry, and the entry's values by name.
@@ -237,7 +237,7 @@ def _mapped(address: Address) -> Generator[None, None, None]:
 
     try:
         yield
-    except Exception as raised:  # not for trio.Cancelled, which is not an Exception
+    except Exception as raised:  # does not catch trio.Cancelled, which is not an Exception
         error = raised
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
@@ -310,7 +310,7 @@ def check_installed(extra: str = "redis") -> None:
 async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
     """Connect to a server for the duration of a block.
 
-    Enter and leave it in one task, because the client has a nursery.
+    Enter and leave the block in one task, because the client has a nursery.
 
     Raises:
         UsageError: If coredis is not installed.

@@ -153,7 +153,7 @@ class RedisJob(Job):
 
     Args:
         address: The address of the job.
-        session: The session that has joined it.
+        session: The session that has joined the job.
         state: The result of ``state.lua``.
         lease: Length of the session's lease, in seconds.
         replicas: Number of replicas that must confirm each step.
@@ -224,7 +224,7 @@ class RedisJob(Job):
     def orders_after(self, last: int) -> Callable[[], int]:
         """Return a function that returns arrival orders.
 
-        Each contains the time since the job started, and the session.
+        Each arrival order contains the time since the job started, and the number of the session.
         """
         return self.session.order
 
@@ -341,7 +341,7 @@ class RedisJob(Job):
         return items
 
     async def _read_queue(self, args: Sequence[bytes | str | int], hear: Callable[[list[Any]], T]) -> T:
-        """Read requests. Before ``hear`` gets them, all earlier arrivals are processed."""
+        """Read requests. All earlier arrivals are processed before ``hear`` receives these requests."""
 
         def hear_both(answer: list[Any]) -> T:
             self.session.hear_arrived(answer[0])
@@ -494,7 +494,7 @@ class RedisJob(Job):
         """Set the job's failure, because the server has ended the session or no longer has the job."""
         try:
             (head,) = await server.run([("head", [self._keys.head], [0])])
-        except StoreConnectionError as away:  # called again when the server responds again
+        except StoreConnectionError as away:  # this method is called again when the server responds
             return away
         begun = texts_of(head).get("begun")
         if begun == self._begun:
@@ -674,7 +674,7 @@ class RedisJob(Job):
             given.result = given.applied(written_now)
 
     def _hear_end(self, end: int, own: Sequence[bytes] | None = ()) -> None:
-        """Process the position of the last item. ``own`` are this session's items up to it; None if unknown."""
+        """Process the position of the last item. ``own`` are this session's items up to there; None if unknown."""
         if end <= self.outbox.end:
             return
         are_all = own is not None and end - len(own) == self.outbox.end
@@ -686,7 +686,7 @@ class RedisJob(Job):
 def _write(
     step: Step, args: list[bytes | str | int], keys: Keys, session: int, number_of: Callable[[str], int]
 ) -> list[int]:
-    """Append a step's operations for ``apply.lua``, and return the indexes of rows that it stores only if new."""
+    """Append a step's operations for ``apply.lua``, and return the indexes of rows to store only if they are new."""
     new = []
     if step.ended is not None:
         if step.failed is None:

@@ -19,7 +19,7 @@ key                     type    content
 ``{JOB}:q``             zset    requests, ordered by their bytes: lane (8: part and hash), negated priority (8), negated
                                 share (8), arrival order (8), record
 ``{JOB}:a``             zset    arrivals: ``SESSION:NUMBER:`` and the request
-``{JOB}:s:K``           set     64-bit marks of fingerprints, few enough in each for Redis to store them as integers
+``{JOB}:s:K``           set     64-bit marks of fingerprints; each set is so small that Redis stores it as integers
 ``{JOB}:i``             stream  items that the feeds have not written yet, by position
 ``{JOB}:k``             hash    kept values, such as cookies and statistics
 ``{JOB}:v``             hash    kept values of each part: MessagePack of a map
@@ -160,9 +160,9 @@ class Keys:
 
 
 def mark_of(fingerprint: bytes) -> tuple[int, int]:
-    """Return the number of the set, and the mark, of a fingerprint.
+    """Return the number of a fingerprint's set, and the fingerprint's mark.
 
-    With 80 bits, 10^9 fingerprints will not collide.
+    Together they have 80 bits, so 10^9 fingerprints will not collide.
     """
     digest = blake2b(fingerprint, digest_size=10).digest()
     return int.from_bytes(digest[8:], "big") % SUBSETS, int.from_bytes(digest[:8], "big", signed=True)

@@ -7,9 +7,9 @@ request for a token, and a *token* is the right to one send::
     tokens, limits of others     ◄── news of this session, a stream that is read continuously
 
 Machines exchange only durations, because their clocks differ. A token contains the time to wait, counted from its
-arrival. A report of a send contains the time since the send. The server subtracts it from the arrival of the report, so
-its result is never earlier than the send. If the response to a round trip is lost, the same operations are sent again.
-Each ask has a number, so the server applies each of its operations only once.
+arrival. A report of a send contains the time since the send. The server subtracts this duration from the time at which
+the report arrives, so the resulting time is never earlier than the send. If the response to a round trip is lost, the
+same operations are sent again. Each ask has a number, so the server applies each operation on an ask only once.
 
 A session with asks or tokens contacts the server at least once per second. After five seconds without contact, the
 server removes the session from the line. The session asks again when it next reaches the server. Its tokens stay valid
@@ -46,7 +46,7 @@ HEARTBEAT = 1.0
 """Maximum seconds between two round trips while there are asks or tokens."""
 
 TOKEN_SECONDS = 5.0
-"""Seconds for which a token is valid. They start at the time at which the token allows the send."""
+"""Seconds for which a token is valid, counted from the time at which the token allows the send."""
 
 # Seconds by which a token expires here before its deadline in the server, because the machines' clocks drift.
 _MARGIN = 0.25
@@ -96,8 +96,8 @@ class RedisSharedScopeClient:
     Args:
         address: Address of the job.
         session: The name of this process's session: letters and digits.
-        life: Length of the session's lease, in seconds. After this time and a heartbeat without contact, it loses its
-            places.
+        life: Length of the session's lease, in seconds. After this time and a heartbeat without contact, the session
+            loses its places.
         lease: The session's lease. It must end before the places are lost.
         connect: Makes a connection.
     """
@@ -273,8 +273,8 @@ class RedisSharedScopeClient:
         for each in told:
             if isinstance(each, _SendRecord) and self._sends.get(each.number) is each:
                 del self._sends[each.number]
-        # Move these asks to the end of the dict, because each round trip asks about the first ones.
-        for _, number in looks:  # the next round trips ask about other asks
+        # Move these asks to the end of the dict, because each round trip checks the first asks in the dict.
+        for _, number in looks:
             if number in self._asks:
                 self._asks[number] = self._asks.pop(number)
         self._hear(answer, began)

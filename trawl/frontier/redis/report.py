@@ -1,4 +1,4 @@
-"""Reports on a job in a server, for ``trawl job``. For a directory, :mod:`trawl.frontier.inspect` has these reports.
+"""Reports on a job in a server, for ``trawl job``. For a job in a directory, see :mod:`trawl.frontier.inspect`.
 
 Reading does not disturb the processes of the job. To queue failed requests again, this process joins the job for a
 moment. These functions call ``trio.run`` themselves.
@@ -191,7 +191,7 @@ async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool) 
     sessions = _sessions(told, left, dict(zip(notes[::2], notes[1::2], strict=True)))
     names = [session.name for session in sessions if session.lease_left > 0]
     given_up = 0
-    if failed and has_scopes:  # without `has_scopes`, hosts that were given up count as failed
+    if failed and has_scopes:  # counted only for a full report; otherwise they count as failed
         given_up = sum([_is_given_up(member) async for member in _failed(ask, keys)])
     return JobReport(
         name=address.shown,

@@ -60,7 +60,7 @@ POLL = 0.25
 """Seconds between two calls of the script while there are other sessions, or this session is idle."""
 
 STARVED = 0.5
-"""Seconds for which a session must be idle until other sessions release parts with pending requests for it."""
+"""Seconds for which a session must be idle before other sessions release parts with pending requests to it."""
 
 # Low bits of an arrival order. The other bits have room for 8 years in microseconds since the start of the job.
 _SESSION_BITS = 14
@@ -90,7 +90,7 @@ class JobSession:
         is_first: Whether no other session worked on the job when this one joined it.
         pending: Number of pending requests of the whole job when this session joined it.
         is_led: Whether a command has started processes for the job, and leads them.
-        owned: Its parts. The value is the number of the last arrival when the part was received.
+        owned: The parts that this session owns, each with the number of the last arrival when the part was received.
         exporter: The number of the session that exports the items, the name of its process, and the remaining time of
             its lease in microseconds.
         heard: Number of the last arrival that this session has received.
@@ -142,7 +142,8 @@ class JobSession:
         self._polled_at = -math.inf
         self._job: RedisJob | None = None
         self._follower: JobFrontier | None = None
-        self._gained: tuple[list[tuple[int, Row]], list[HeldLane]] = [], []  # until there is a follower
+        # Lanes to pass to the follower when there is one.
+        self._gained: tuple[list[tuple[int, Row]], list[HeldLane]] = [], []
         self._arrived: list[Row] = []
         self._changes: deque[Change] = deque()
         self._some = trio.Event()
@@ -151,7 +152,7 @@ class JobSession:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this session knows no other session that sends requests or leads."""
+        """True if this session does not know of another session that sends requests or leads processes."""
         return self._working <= self.works and not self.is_led
 
     @property
@@ -337,7 +338,7 @@ class JobSession:
     def renewal(self, lease: float) -> Call:
         """Return a call that only renews the lease. Its response need not be processed.
 
-        The thread that renews the lease while the event loop is blocked makes this call.
+        A thread makes this call to renew the lease while the event loop is blocked.
         """
         args: list[bytes | str | int] = [self.number, self._takings, int(lease * 1e6), 0, int(self._exports), 0]
         args += [self.heard, b"", "", 0, 0, "", self._moved]
@@ -403,7 +404,8 @@ class JobSession:
             self.heard = int(number)
             row = row_of(request)
             taken_at = self.owned.get(part_in(row[1]))
-            # If the part was received after this arrival, the part's survey already includes the request.
+            # Skip a request that arrived before this session received its part, because the part's survey includes the
+            # request.
             if taken_at is not None and self.heard > taken_at:
                 rows.append(row)
         if not rows:
@@ -509,7 +511,7 @@ class JobSession:
     def _tell_arrived(self, lanes: Sequence[LaneKey], pending: int) -> None:
         last = self._changes[-1] if self._changes else None
         if isinstance(last, RequestsReceived):
-            # The engine has not read the last change, so merge both changes.
+            # The engine has not read the last change, so merge the new change with the last change.
             self._changes.pop()
             lanes, pending = list(dict.fromkeys([*last.lanes, *lanes])), last.pending + pending
         self._tell(RequestsReceived(lanes, pending))

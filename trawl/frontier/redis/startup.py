@@ -84,8 +84,8 @@ async def open_job(
 ) -> AsyncGenerator[RedisJob, None]:
     """Open a job in a server for the duration of a block. Enter and leave the block in one task.
 
-    Several processes may open the job and share its parts. One of them exports its items. If the exporting process was
-    killed, the next process that should export items waits until the lease of the killed process ends.
+    Several processes may open the job and share its parts. One process exports the job's items. If the exporting
+    process was killed, the next process that should export items waits until the lease of the killed process ends.
 
     Args:
         address: The job's address. The job is created if it does not exist.
@@ -188,7 +188,7 @@ async def _open(server: StoreServer, address: Address, options: _SessionOptions)
     except (ValueError, TypeError, LookupError) as error:
         words = f"job {address.shown}: it is damaged (its content can't be read: {error!r})"
         raise JobError(words, address.shown) from error
-    if session.is_alone:  # only the first process logs it
+    if session.is_alone:  # only the first process logs the durability
         _tell_durability(address, options.durability)
     return job
 
@@ -246,7 +246,8 @@ async def _export(server: StoreServer, session: JobSession, address: Address, le
             # Log at least a full lease, because a restarted server waits for a full lease before it ends a session.
             words = "job %s: %s is using it; if that process was killed, this one continues within %.0f s: waiting"
             logger.warning(words, address.shown, name, max(lease, left / 1e6))
-        # A renewed lease means that the exporter is alive. A late response does not: count from the request.
+        # If the lease was renewed, the exporter is alive. Count from the request, so that a late response does not look
+        # like a renewal.
         elif asked_at + left / 1e6 > until + lease / 20.0:
             break
         await trio.sleep(min(max(left / 1e6, 0.0) + 0.05, lease / 4.0))
@@ -304,7 +305,8 @@ def _check_server(facts: Mapping[str, str], address: Address, durability: Durabi
 
 def _tell_durability(address: Address, durability: Durability) -> None:
     """Log the durability of a job, and its guarantee."""
-    if durability != "fast" or "unix_socket_path" not in address.options:  # a server on a socket stops with its machine
+    # A server on a Unix socket stops together with this machine, so "fast" needs no message.
+    if durability != "fast" or "unix_socket_path" not in address.options:
         logger.info("job %s: durability %s: %s", address.shown, durability, _POLICIES[durability])
 
 
