@@ -85,7 +85,7 @@ class _Checker:
 
         Such a request starts as early as a request that must connect.
         """
-        began = max(at for at in self.trace.began if at <= send.time + EPSILON)
+        began = max((at for at in self.trace.began if at <= send.time + EPSILON), default=-math.inf)
         own = [each.finished for each, _ in self.of_scope[scope] if each.error == USER_CODE and each.time >= began]
         return send.error == USER_CODE and send.time <= min(own, default=-math.inf) + EPSILON
 
