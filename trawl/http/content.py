@@ -1,4 +1,4 @@
-"""Converts a body to text: the type, the encoding and the decoding, with the rules of browsers.
+"""Finds the type and the encoding of a body, and decodes the body to text, with the rules of browsers.
 
 :func:`told_encoding` decides the encoding of pages, feeds, sitemaps, CSV and robots.txt. :func:`decode_body` decodes a
 whole body, and :func:`decode_pieces` decodes a body in chunks.
@@ -39,11 +39,11 @@ __all__ = [
     "with_legacy_query",
 ]
 
-_FIRST_BYTES = 1024  # the standard's own limit
+_FIRST_BYTES = 1024  # the limit of the prescan in the standard
 
 
-# If a browser finds a <meta> after these bytes, it reads the page again (HTML, 13.2.3.4). Instead, this module searches
-# PRESCAN_BYTES in one pass.
+# If a browser finds a <meta> after the first 1,024 bytes, it reads the page again (HTML, 13.2.3.4). Instead, this
+# module searches PRESCAN_BYTES in one pass.
 PRESCAN_BYTES = 16 * 1024
 """Number of bytes of a page that are searched for a declaration of its encoding."""
 
@@ -61,7 +61,7 @@ _NAME = re.compile(rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)")
 _VALUE = re.compile(
     rb"[\t\n\f\r ]*+(?:=[\t\n\f\r ]*+"
     rb"(?:\"([^\"]*+)\"|'([^']*+)'|([^\t\n\f\r >\"'][^\t\n\f\r >]*+)(?=[\t\n\f\r >])|(?=>))"
-    rb"|(?=[^=]))"  # no value
+    rb"|(?=[^=]))"  # an attribute without a value
 )
 
 _CHARSET = re.compile(
@@ -76,7 +76,7 @@ _Attributes = dict[bytes, bytes]
 
 
 def declared_in_xml(body: bytes) -> str | None:
-    """Return the codec named by an XML declaration at the very start; None if there is none.
+    """Return the codec named by an XML declaration at the start of ``body``; None if there is none.
 
     A declaration in UTF-16 or UTF-32 is recognized by its first bytes.
     """
@@ -193,12 +193,12 @@ UNTOLD_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream",
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le"))
 
-_UTF_32_BOMS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le"))  # XML 1.0, F.1; not for HTML
+_UTF_32_BOMS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le"))  # only for XML (XML 1.0, F.1)
 
 _WIDE = frozenset({"utf-16-be", "utf-16-le"})
 
 _WIDE_XML = re.compile(rb"(?:[\t\n\r ]\0)*+<\0[^\0]\0|((?:\0[\t\n\r ])*+\0<\0[^\0])")
-"""The first bytes of XML in UTF-16, which no other encoding has (XML 1.0, F.1). The group matches if the order is
+"""The first bytes of XML in UTF-16, which no other encoding has (XML 1.0, F.1). The group matches if the byte order is
 big-endian.
 """
 
@@ -220,7 +220,7 @@ class BodyText(NamedTuple):
 
     Attributes:
         text: The text, with U+FFFD for bytes that could not be decoded.
-        encoding: The codec used.
+        encoding: The codec that decoded the body.
     """
 
     text: str
@@ -238,7 +238,7 @@ def parse_content_type(value: str) -> ContentType:
 
 
 def selector_type(content_type: str | None, body: bytes) -> SelectorType:
-    """Return how to parse a page.
+    """Return the selector type for parsing a page.
 
     ``Content-Type`` decides, or the first bytes if ``Content-Type`` is missing or generic.
 
@@ -267,8 +267,9 @@ def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False
     Args:
         body: The body, or its first :data:`PRESCAN_BYTES`.
         content_type: The ``Content-Type`` header.
-        is_xml: Whether the body is XML, even if its type is different. In XML, only the first bytes decide whether the
-            body is UTF-16, because .NET declares UTF-16 in UTF-8 files. They also decide the byte order.
+        is_xml: Whether the body is XML, even if ``content_type`` is not. In XML, the first bytes decide whether the
+            body is UTF-16, and in which order. A declaration of UTF-16 does not count, because .NET writes it into
+            UTF-8 files.
     """
     kind = parse_content_type(content_type or "")
     is_xml = is_xml or _is_xml(kind.essence)
@@ -315,7 +316,7 @@ def decode_pieces(pieces: Iterable[bytes], content_type: str | None, *, is_xml: 
     Args:
         pieces: The chunks of the body.
         content_type: The ``Content-Type`` header.
-        is_xml: Whether the body is XML, even if its type is different.
+        is_xml: Whether the body is XML, even if ``content_type`` is not.
     """
     source = iter(pieces)
     start = b""

@@ -1,6 +1,6 @@
 """Conversion of a curl command, copied from a browser's developer tools, to the arguments of a request.
 
-The module of the request imports this module when it is needed, because few programs need it, and it imports argparse.
+``trawl.http.request`` imports this module on first use, because few programs need it, and it imports argparse.
 """
 
 from __future__ import annotations

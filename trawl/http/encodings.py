@@ -107,7 +107,7 @@ _BYTES = range(256)
 
 _ASCII_END = 0x80
 
-_BIG5_RUNS = (  # the parts of the index Big5 that Python's codec lacks: a pointer, and the characters from there on
+_BIG5_RUNS = (  # each part of the index Big5 that Python's codec lacks: its first pointer, and its characters
     "1000㡵𡵓𣚞𦀡㻬𥣞㫵竼龗𤅡𨤍𣇪𠪊𣉞䌊蒄龖鐯䤰蘓墖靊鈘秐稲晠権袝瑌篅枂稬剏遆㓦珄𥶹瓆鿇垳䤯呌䄱𣚎堘穲𧭥讏䚮𦺈"
     "䆁𥶙箮𢒼鿈𢓁𢓉𢓌鿉蔄𣖻䂴鿊䓡𪷿拁灮鿋 2082箸 2088簆 2103糎 2114緒 2123縝 2148者 2151耨 2221菁 2239蒨 "
     "2244萏 2303覦覩 2354起 2400都 2413銹 2477靜 2498響 2605鼖 2673蔃 2746兙兛兝兞 2771鍮 2780瑹 2990浧 "
@@ -193,7 +193,7 @@ def _row_of_euc_jp(pair: bytes) -> str | None:
         return None
 
 
-_FIXES = {  # each character of Python's codecs, with the standard's replacement
+_FIXES = {  # by codec: characters of Python's codec, and the standard's replacements in the same order
     "big5hkscs": (
         "\u2022\uff64\u203e\u223c\u2641\u2609\u00a5\u00a2\u00a3",
         "\u2027\ufe51\u00af\uff5e\u2295\u2299\uffe5\uffe0\uffe1",
@@ -260,7 +260,7 @@ def _multibyte(body: bytes, codec: str) -> str:
     while at < len(body):
         end = min(at + _PART_BYTES, len(body))
         sequences = _SEQUENCE[codec].findall(body, at, end)
-        if end < len(body) and sequences[-1][0] >= _ASCII_END:  # the last sequence may continue
+        if end < len(body) and sequences[-1][0] >= _ASCII_END:  # the last sequence may continue in the next part
             end -= len(sequences.pop())
         text.append("".join(map(_sequences(codec).__getitem__, sequences)))
         at = end
@@ -315,7 +315,7 @@ class _Iso2022Jp:
         # Whether the last token was an escape sequence. Another escape sequence directly after it is an error.
         self._has_escaped = False
         self._lead = b""
-        self._held = b""  # the start of an escape sequence or of a pair
+        self._held = b""  # an incomplete escape sequence or pair, until the next chunk completes it
 
     def decode(self, body: bytes, *, final: bool) -> str:
         text: list[str] = []
@@ -345,7 +345,7 @@ class _Iso2022Jp:
         if self._mode != "pairs":
             return codecs.charmap_decode(part, "strict", _iso_2022_jp_characters(self._mode))[0]
         runs: list[bytes] = _RUNS.findall(part)
-        # The first byte of a pair whose second byte has not arrived.
+        # Keep the first byte of a pair if its second byte has not arrived.
         self._lead = runs[-1] if runs[-1] in _LEADS else b""
         return "".join(
             _BAD if len(run) < 2 or run[1] not in _PAIRED else decode(run.translate(_AS_EUC), "euc_jp") for run in runs
@@ -363,7 +363,7 @@ class Decoder:
     """Decodes a body in chunks, with the same result as :func:`decode` for the whole body."""
 
     def __init__(self, codec: str) -> None:
-        """Decode with a codec of :func:`codec_of`."""
+        """Create a decoder for a codec of :func:`codec_of`."""
         self._codec = decoding_codec(codec)
         self._held = b""
         self._is_replaced = False
@@ -381,7 +381,7 @@ class Decoder:
             return self._escaped.decode(piece, final=final)
         if self._codec not in _SEQUENCE:
             return decode(piece, self._codec)
-        # White space is never part of a sequence, so the bytes before it can be decoded without later bytes.
+        # White space is never part of a sequence, so the bytes before white space can be decoded without later bytes.
         body = self._held + piece
         end = len(body) if final else max(body.rfind(space) for space in _APART) + 1
         text, self._held = decode(body[:end], self._codec), body[end:]
@@ -400,7 +400,7 @@ _HALF_WIDTH = range(0xFF61, 0xFFA0)
 def output_codec(codec: str) -> str:
     """Return the codec for sending URLs and forms of a page.
 
-    It is UTF-8 for pages in UTF-16 and others (Encoding, 4.3).
+    For pages in UTF-16, ``replacement`` and ``x-user-defined``, the codec is UTF-8 (Encoding, 4.3).
     """
     return "utf-8" if codec in _UNICODE or codec in {REPLACEMENT, USER_DEFINED} else codec
 
@@ -417,7 +417,7 @@ def encode(text: str, codec: str) -> bytes:
     if codec not in _CODECS or codec in _UNICODE:
         return text.encode(codec, "xmlcharrefreplace")
     table = _bytes_of(codec)
-    rest = codec if codec == "gb18030" else "ascii"  # only gb18030 has sequences of four bytes
+    rest = codec if codec == "gb18030" else "ascii"  # gb18030 encodes all other characters in four bytes
     return b"".join(table.get(char) or char.encode(rest, "xmlcharrefreplace") for char in text)
 
 
@@ -433,7 +433,7 @@ _PRIVATE_OF_GBK = (
 def _bytes_of(codec: str) -> dict[str, bytes]:
     """Return the bytes that encode each character.
 
-    They are the character's first entry in the index, outside of the ranges that encoders exclude.
+    If the index has several entries for a character, the first entry counts. Ranges that encoders exclude do not count.
     """
     if codec == "gbk":
         found = {char: pair for char, pair in _bytes_of("gb18030").items() if len(pair) != len(b"\x81\x35\xf4\x37")}
@@ -443,7 +443,7 @@ def _bytes_of(codec: str) -> dict[str, bytes]:
     pairs = [bytes((lead, trail)) for lead in range(0x81, 0xFF) for trail in range(0x40, 0xFF)]
     pairs = [pair for pair in pairs if _is_encoded(pair, codec)]
     found = dict(zip(decode(b"\n".join(pairs), codec).split("\n")[::-1], pairs[::-1], strict=True))
-    if codec == "big5hkscs":  # characters that use their last pointer (Encoding, 12.1.2)
+    if codec == "big5hkscs":  # for these characters, the last entry counts (Encoding, 12.1.2)
         found |= {"═": b"\xf9\xf9", "╞": b"\xf9\xe9", "╡": b"\xf9\xeb", "╪": b"\xf9\xea"}
         found |= {"十": b"\xa4\x51", "卅": b"\xa4\xca"}
     if codec == "gb18030":
@@ -475,7 +475,7 @@ def _to_iso_2022_jp(text: str) -> bytes:
         pair = _bytes_of("euc_jp").get(char, b"") if not char.isascii() else b""
         is_roman = char in {_YEN, _OVERLINE} or (now == b"(J" and char.isascii() and char not in "\\~")
         is_pair = len(pair) == 2 and pair[0] != 0x8E
-        is_roman |= now == b"(J" and not char.isascii() and not is_pair  # char is sent as a reference
+        is_roman |= now == b"(J" and not char.isascii() and not is_pair  # sent as &#...; without a change of mode
         wanted = b"(J" if is_roman else b"$B" if is_pair else b"(B"
         if wanted != now:
             sent.append(b"\x1b" + wanted)

@@ -1,10 +1,10 @@
-"""Requests that send a form. The form is given by names and values, or is a form on a page.
+"""Requests that send a form. The form is given as names and values, or is on a page.
 
-The form on a page is read with the rules of browsers (HTML, 4.10.21.4: constructing the entry list), and in a spider
-that was moved from Scrapy with the rules of Scrapy 2.19 (:func:`_scrapys_entries`), so that it sends the same fields.
-``form2request`` 0.2 does not follow the rules of browsers. It sends disabled controls and buttons, leaves out controls
-that name the form with ``form=``, always encodes in UTF-8, does not convert an IDN, and takes 1.7 s for 4,000 nested
-selects.
+A form on a page is read with the rules of browsers (HTML, 4.10.21.4: constructing the entry list). In a spider that was
+moved from Scrapy, the form is read with the rules of Scrapy 2.19 (:func:`_scrapys_entries`), so that the spider sends
+the same fields as before. ``form2request`` 0.2 does not follow the rules of browsers. It sends disabled controls and
+buttons, leaves out controls that name the form with ``form=``, always encodes in UTF-8, does not convert an IDN, and
+takes 1.7 s for 4,000 nested selects.
 
 Only the package's ``__init__`` imports this module.
 """
@@ -55,7 +55,7 @@ def _find_form(
 
     Raises:
         ValueError: If the page has no form, or the query finds no form.
-        IndexError: If the page has fewer forms.
+        IndexError: If the page has no form with this number.
     """
     forms = _elements(page.selector, "//form")
     if not forms:
@@ -151,7 +151,7 @@ def _scrapys_entries(form: FormElement) -> Iterator[tuple[str, str | list[str]]]
             enabled = [option for option in options if option.get("disabled") is None]
             is_multiple = control.get("multiple") is not None
             sent = chosen if is_multiple else chosen[-1:] or enabled[:1] or options[:1]
-            if sent or is_multiple:  # an empty list counts as a field
+            if sent or is_multiple:  # even an empty list of options is a field
                 yield name, [option.get("value", (option.text or "").strip()) for option in sent]
         else:
             value: Any = getattr(control, "value", None)
@@ -271,7 +271,7 @@ def _selected(select: _Control) -> list[str]:
     chosen = [option for option in select.options if option.get("selected") is not None]
     if select.element.get("multiple") is None:
         chosen = chosen[-1:] or enabled[:1]
-    # A disabled option may be selected, and is not sent.
+    # A disabled option is not sent, even if it is selected.
     sent = [option for option in chosen if option.get("disabled") is None]
     return [option.get("value", " ".join(_text(option).split())) for option in sent]
 
@@ -351,7 +351,7 @@ class FormRequest(Request):
             self.url: str = f"{self.url.partition('#')[0].partition('?')[0]}?{encode_form(fields)}"
 
     def replace(self, **changes: Any) -> Any:
-        """Return a copy of this request with ``changes``, even of ``formdata``; see :meth:`trawl.Request.replace`."""
+        """Return a copy with ``changes``, which may include ``formdata``; see :meth:`trawl.Request.replace`."""
         if "formdata" in changes and changes.get("cls") is None:
             changes["cls"] = type(self)
             changes.setdefault("enctype", parse_content_type(self.headers.get("content-type", "")).essence)
@@ -373,7 +373,7 @@ class FormRequest(Request):
     ) -> Self:
         """Return the request that a browser would send for a form on a page, including hidden fields.
 
-        For a page of a spider that was moved from Scrapy, the fields are those that Scrapy sends.
+        If the spider was moved from Scrapy, the request has the fields that Scrapy sends.
 
         The form's ``enctype`` decides the format of the body. File controls are sent without a file.
 
@@ -389,14 +389,14 @@ class FormRequest(Request):
             formdata: Names and values that replace fields of the form or are added to them. The value None removes a
                 field.
             clickdata: Attributes of the button to click (``{"name": "go"}``, ``{"nr": 0}``); None for the first button.
-            dont_click: Whether to send the form without a button's value.
+            dont_click: Whether to send the form without clicking a button.
             formxpath: An XPath query for the form or an element in it.
             formcss: A CSS query for the form or an element in it.
             options: Keyword arguments of :class:`Request`; ``url`` replaces the form's action.
 
         Raises:
             ValueError: If the page does not have the form or the button, or the action is not a valid URL.
-            IndexError: If the page has fewer forms.
+            IndexError: If the page has no form with this number.
         """
         form = _find_form(response, formname, formid, formnumber, formxpath, formcss)
         given = list(_pairs(formdata or ()))

@@ -116,7 +116,7 @@ class Headers(MutableMapping[str, str]):
     def getlist(self, name: str, default: Any = None) -> list[str]:
         """Return all values of ``name`` in order.
 
-        Without values, return ``default``, which may be a value or a list.
+        If there are no values, return ``default`` (one value or a list) as a list.
         """
         field = self._fields.get(name.lower())
         if field is None:
@@ -142,7 +142,7 @@ class Headers(MutableMapping[str, str]):
     def setdefault(self, name: str, default: Any = None) -> Any:
         """Set ``name`` to ``default`` unless it has a value or is set to None.
 
-        Return its value; None if it has none.
+        Return the header's value; None if it has no value.
         """
         if _text_of(name).lower() not in self._fields:
             self[name] = default
@@ -162,7 +162,7 @@ class Headers(MutableMapping[str, str]):
         return Headers({field[0].title(): ",".join(field[1:]) for field in self._fields.values() if len(field) > 1})
 
     def to_string(self) -> bytes:
-        """Return the headers as lines, without a line break after the last."""
+        """Return the headers as lines, without a line break after the last line."""
         return b"\r\n".join(name.title() + b": " + value for name, value in self.to_wire())
 
     def fill(self, defaults: Headers) -> None:
@@ -260,7 +260,7 @@ class SharedHeaders(Headers):
 
     @classmethod
     def of_fields(cls, fields: Iterable[list[str]]) -> SharedHeaders:
-        """Create headers from lists, each with a name and its values. They must be valid already."""
+        """Create headers from lists, each with a name and its values. The names and values must be valid."""
         headers = cls.__new__(cls)
         headers._fields = {field[0].lower(): field for field in fields}
         return headers
@@ -312,7 +312,7 @@ def check_cookie(name: str, value: str) -> None:
     """
     for part, text in (("name", name), ("value", value)):
         if (found := _UNSENDABLE.search(text)) or (part == "name" and "=" in text):
-            # Leave out the cookie's value, which may be as secret as a password.
+            # The message must not contain the cookie's value, which may be as secret as a password.
             wrong = found.group() if found else "="
             advice = (
                 "; give path, domain and so on as keys of a mapping, one mapping per cookie" if wrong == ";" else ""

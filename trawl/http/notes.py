@@ -3,7 +3,7 @@
 A request's meta belongs to the spider, and contains only the documented keys. The notes contain all other state that
 the throttle, the middleware or the engine stores for a request. :meth:`~trawl.http.request.Request.replace` copies the
 notes, and a job stores them. A new request that a spider creates with the meta of another request has no notes, and
-:mod:`trawl.engine.leases` adds the necessary ones.
+:mod:`trawl.engine.leases` adds the necessary notes.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
             yet.
         admitted_at: Wall time, in seconds since the epoch, at which the request was admitted to a scope that had been
             given up; None otherwise.
-        proxy: The proxy in the request's meta, if the crawl has chosen it; None if the spider has chosen it, or if
-            there is no proxy.
+        proxy: The proxy in the request's meta, if the crawl has chosen the proxy; None if the spider has chosen the
+            proxy, or if there is none.
         through: The scope of the request's site through ``proxy``, if the proxy is from a rotating list; "" otherwise.
             It is set at each send and not stored.
         keeps_proxy: Whether the request was not sent through ``proxy`` yet, and may wait for the scope of the proxy.
         session: The session that has set the request's headers or proxy; None if no session has.
-        told_slot: The ``download_slot`` that the crawl, not the spider, has written into the request's meta; "" if
-            none. Such a value does not choose a scope.
+        told_slot: The ``download_slot`` that the crawl, not the spider, has written into the request's meta; "" if the
+            crawl has written none. This value does not choose a scope.
         needs_new_connection: Whether an earlier attempt used a dead connection, so that the request must not be sent on
             another kept connection.
         bypasses_cache: Whether only the server may respond, because a cached response was refused or can't be read.
@@ -70,7 +70,7 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
     def for_copied_meta(self) -> RequestNotes:
         """Return the notes for a new request with the same meta.
 
-        They mark the values in the meta that the crawl has chosen.
+        These notes mark the values in the meta that were chosen by the crawl.
         """
         return RequestNotes(proxy=self.proxy, session=self.session, told_slot=self.told_slot)
 

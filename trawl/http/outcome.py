@@ -67,11 +67,11 @@ class Replace:
 
 @attrs.frozen
 class Drop:
-    """The request ends without a callback. This end is expected, and is counted under its reason.
+    """The request ends without a callback. This end is expected, and is counted under ``reason``.
 
     Attributes:
         reason: The statistic that counts the dropped request.
-        failure: The reason for which a job lists the request as failed; None if it does not list it.
+        failure: The reason for which a job lists the request as failed; None if the job does not list the request.
     """
 
     reason: str
@@ -91,7 +91,7 @@ class Outcome:
         error: The reason why there is no response; None if there is a response.
         started_at: Start of connecting, or of the send on a reused connection.
         sent_at: Time of the send; None if the request was not sent.
-        first_byte_at: Time at which the headers were read; None if they were not.
+        first_byte_at: Time at which the headers were read; None if no headers were read.
         ended_at: Time at which the body was read or the error occurred.
         is_cached: Whether the response came from a cache, so that no request was sent.
         is_heard: Whether the throttle has processed this outcome. Set by the engine.

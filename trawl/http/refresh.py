@@ -108,7 +108,8 @@ def _attributes(head: str, at: int) -> tuple[dict[str, str], int]:
 
 def _end_of_text(head: str, at: int, name: str) -> int:
     """Return the position after an element whose content is text. The content starts at ``at``."""
-    # For a script: 1 in a comment in the script, 2 in a script in this comment (HTML, 13.2.5.17 to 13.2.5.31).
+    # Only for a script: 1 inside a comment of the script, 2 inside a script in this comment, otherwise 0 (HTML,
+    # 13.2.5.17 to 13.2.5.31).
     depth = 0
     for found in re.finditer(rf"<(/?){re.escape(name)}(?=[\t\n\f\r />])|<!--(?!-?>)|-->", head[at:], re.IGNORECASE):
         is_end = found[1] == "/"

@@ -71,14 +71,14 @@ def fingerprint(request: Request) -> bytes:
 def _of_page(url: str) -> bytes:
     """Return the fingerprint of a plain GET request.
 
-    Cached, because most links of a page also occur on earlier pages.
+    The result is cached, because most links of a page also occur on earlier pages.
     """
     return blake2b(f"GET {sorted_url(url)}\n".encode(), digest_size=FINGERPRINT_BYTES).digest()
 
 
 Callback = Callable[..., Any]
-"""A function, a generator, an async function or an async generator. It receives the response (an errback: the error)
-and ``cb_kwargs``.
+"""A function, a generator, an async function or an async generator. A callback receives the response and ``cb_kwargs``.
+An errback receives the error.
 """
 
 Cookies = Mapping[str, Any] | Iterable[Mapping[str, Any]]
@@ -123,7 +123,7 @@ _Cookies = dict[str, Any] | list[Mapping[str, Any]]
 
 
 class _OptionalFields(TypedDict, total=False):
-    """Attributes that few requests have. A slot for each would cost memory in every pending request."""
+    """Attributes that few requests have. A slot for each attribute would cost memory in every pending request."""
 
     cookies: _Cookies
     is_start_url: bool
@@ -150,7 +150,7 @@ class Request:
         method: The method, in upper case.
         body: The bytes after the headers; empty if there are none.
         priority: Requests with a higher priority go first.
-        dont_filter: Whether to send it even if an equal request was seen.
+        dont_filter: Whether to send the request even if an equal request was seen.
         depth: Number of links followed from a start request to this request. Set by the crawl.
     """
 
@@ -208,7 +208,7 @@ class Request:
             cb_kwargs: Keyword arguments of the callback. An errback finds them in ``error.request``. The request keeps
                 a shallow copy.
             priority: Requests with a higher priority go first.
-            dont_filter: Whether to send it even if an equal request was seen.
+            dont_filter: Whether to send the request even if an equal request was seen.
             errback: Receives the error.
             encoding: The encoding of the URL's query (WHATWG URL, 4.4) and of a str body. The request does not store
                 it.
@@ -320,7 +320,7 @@ class Request:
             options: Keyword arguments of :class:`Request`, which override the command.
 
         Raises:
-            ValueError: If it is not a curl command, or has an unknown option that must not be ignored.
+            ValueError: If ``curl_command`` is not a curl command, or has an unknown option that must not be ignored.
         """
         from trawl.http.curl import options_of_curl  # noqa: PLC0415 - few programs need it, and it imports argparse
 
@@ -328,7 +328,7 @@ class Request:
 
     @property
     def headers(self) -> Headers:
-        """The request's own headers. Default headers are added when it is sent."""
+        """The request's own headers. Default headers are added when the request is sent."""
         headers = self._headers
         if headers is None:
             headers = self._headers = Headers()
@@ -341,7 +341,7 @@ class Request:
         self._headers = headers if headers is None or isinstance(headers, Headers) else Headers(headers)
 
     def share_headers(self, headers: SharedHeaders) -> None:
-        """Add ``headers`` that the request does not have.
+        """Add each of ``headers`` that the request does not set itself.
 
         A request without its own headers shares the object ``headers``.
         """
@@ -420,7 +420,7 @@ class Request:
 
     @property
     def is_start_url(self) -> bool:
-        """True if the request comes from ``start_urls`` and is not filtered.
+        """True if the request comes from ``start_urls`` and has ``dont_filter``.
 
         A job counts equal start requests, so that a resumed job does not send them again after a kill.
         """
@@ -447,7 +447,7 @@ class Request:
     def placeholder(self) -> str:
         """A name in braces in the given URL, such as ``{page}``; "" if there is none.
 
-        :attr:`url` may have it encoded.
+        In :attr:`url`, the braces may be percent-encoded.
         """
         return "" if self._optional is None else self._optional.get("placeholder", "")
 
@@ -465,7 +465,7 @@ class Request:
         )
 
     def plain_values(self) -> tuple[Any, ...] | None:
-        """Return all values except the callbacks if they are plain (strings, numbers, bytes, dicts of these).
+        """Return all values except the callbacks if these values are plain (strings, numbers, bytes, dicts of these).
 
         Return None otherwise. A mutable value, such as a list in the meta, is not plain, because other objects may
         share it.
@@ -566,7 +566,7 @@ def _is_plain(values: dict[str, Any] | None) -> bool:
 
 
 def _carry(source: Request, target: Request) -> None:
-    """Copy attributes from ``source`` to ``target`` that a subclass has added."""
+    """Copy from ``source`` to ``target`` the attributes that a subclass has added."""
     names = [name for kind in type(source).__mro__ for name in _slots_of(kind)] + list(getattr(source, "__dict__", ()))
     for name in names:
         if not name.startswith("__") and hasattr(source, name):
@@ -655,5 +655,5 @@ def _check_cookie(name: object, value: object) -> None:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Return a module that Scrapy has below a module of this name. User code needs it in annotations."""
+        """Return a submodule of Scrapy's module with this module's name. User code needs it in annotations."""
         return scrapy_names.submodule(__name__, name)

@@ -39,7 +39,7 @@ class HasUrl(Protocol):
 
     @property
     def url(self) -> str:
-        """Its URL."""
+        """The object's URL."""
         ...
 
 
@@ -209,9 +209,9 @@ class Response:
         "times",
         "url",
     )
-    _parsed_as: SelectorType | None = None  # None: decided by the content
+    _parsed_as: SelectorType | None = None  # None if the content decides
     _is_scrapys: bool = False
-    page: Any = None  # of a rendered page: its details
+    page: Any = None  # details of a rendered page; None for other pages
     if not TYPE_CHECKING:
         certificate = Unsupported(
             "certificates are verified (DOWNLOAD_VERIFY_CERTIFICATES); Python's ssl.get_server_certificate() reads one"
@@ -259,16 +259,16 @@ class Response:
     def sent_headers(self) -> Headers:
         """The headers sent with the request, including cookies and the credentials of ``HTTP_AUTH``.
 
-        ``request.headers`` does not have cookies and credentials, so that a request derived from it does not copy them.
-        Neither attribute has the headers that each connection adds: ``Host``, ``Accept-Encoding`` and the length of the
-        body.
+        ``request.headers`` has neither cookies nor credentials, so that a request derived from this request does not
+        copy them. ``sent_headers`` and ``request.headers`` do not have the headers that each connection adds: ``Host``,
+        ``Accept-Encoding`` and the length of the body.
         """
         return self._answered("sent_headers").headers if self._sent is None else self._sent
 
     def answer(self, request: Request) -> None:
         """Set :attr:`request` to ``request``.
 
-        A copy of it was sent, and :attr:`sent_headers` keeps the headers of the copy.
+        The transport has sent a copy of ``request``, and :attr:`sent_headers` keeps the headers of this copy.
         """
         if self._sent is None and self.request is not None and self.request is not request:
             self._sent = self.request.headers
@@ -376,7 +376,7 @@ class Response:
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return json.loads(self.text)  # accepts other encodings, NaN and lone surrogates; has a better message
+            return json.loads(self.text)  # accepts other encodings, NaN and lone surrogates, with a better message
 
     @property
     def base_url(self) -> str:
@@ -483,5 +483,5 @@ class Response:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Return a module that Scrapy has below a module of this name. User code needs it in annotations."""
+        """Return a submodule of Scrapy's module with this module's name. User code needs it in annotations."""
         return scrapy_names.submodule(__name__, name)

@@ -61,7 +61,7 @@ def kind_of(response: Response) -> Kind:
 
 
 class _ByContent(type):
-    """Metaclass of classes for which a response of another class is an instance if its content has the right kind."""
+    """Metaclass of classes whose ``isinstance`` accepts every response with the right kind of content."""
 
     kinds: frozenset[str] = frozenset()
 
@@ -209,7 +209,7 @@ class BodySink(Protocol):
         """Open the body for reading. Blocks.
 
         Raises:
-            ValueError: If it was removed.
+            ValueError: If the body was removed.
         """
         ...
 
@@ -248,7 +248,7 @@ class FileResponse(Response):
 
         Raises:
             ValueError: If the file was removed.
-            OSError: If it can't be read.
+            OSError: If the file can't be read.
         """
         if self.sink is None:
             return self._own
@@ -270,7 +270,7 @@ class FileResponse(Response):
 
         Raises:
             ValueError: If the file was removed, or if another body was set.
-            OSError: If it can't be read.
+            OSError: If the file can't be read.
         """
         if self.sink is None:
             raise ValueError(f"{self!r} has its body in memory")

@@ -54,7 +54,7 @@ def encode_form(fields: Fields) -> str:
 
 
 def values_of(held: Field) -> Iterable[str | bytes | int | float]:
-    """Return the values of a name as an iterable, even if there is only one."""
+    """Return the values of a name as an iterable, even if there is only one value."""
     return (held,) if isinstance(held, str | bytes | int | float) else held
 
 
@@ -83,7 +83,7 @@ _PLAIN = re.compile(r"(?:(?:/?[A-Za-z0-9_~-][A-Za-z0-9_~.-]*+)++/?|/)(?:\?[A-Za-
 """Matches a path, with or without a query, that needs no encoding, and has no ``/.``, ``//``, scheme or fragment."""
 
 _NAME = r"[A-Za-z0-9_.~-]++"
-_VALUE = (  # may contain characters that are percent-encoded in any query
+_VALUE = (  # percent-encoded characters are allowed if every query encodes them
     r"[A-Za-z0-9_.~+-]*+(?:%(?:[189A-F][0-9A-F]|0[0-9A-F]|2[1-9A-CF]|3[A-F]|40|5[BCDE]|60|7[BCDF])[A-Za-z0-9_.~+-]*+)*+"
 )
 _PATH = r"[A-Za-z0-9_~!$&'()*+,=:@/.-]*+(?:%[89A-F][0-9A-F][A-Za-z0-9_~!$&'()*+,=:@/.-]*+)*+"
@@ -103,9 +103,9 @@ _LINKS = 16_384
 """Number of cached joined links. The key is the folder of the page with the link. They take about 4 MB."""
 
 _HTTP = ("http://", "https://")
-"""Starts of URLs that always have a path in normal form, so that a slash follows at the ninth character or later. In a
-crawl that was moved from Scrapy, if the request's URL was given without a path, the response has the URL without a
-path.
+"""Starts of URLs that always have a path in normal form, so that a slash follows at the ninth character or later. One
+exception: in a crawl that was moved from Scrapy, the URL of a response has no path if the URL of its request was given
+without a path.
 """
 
 _WITHOUT_PATH = re.compile(r"\s*(?:https?:)?//[^/?#\\\s]+\s*", re.IGNORECASE)
@@ -125,7 +125,7 @@ def normalize_url(url: str) -> str:
         TypeError: If ``url`` is not a str.
     """
     try:
-        if type(url) is str and _is_normal(url):  # a string from lxml keeps its page alive and can't be stored
+        if type(url) is str and _is_normal(url):  # not a string from lxml, which keeps its page alive
             return url
         return ada_url.normalize_url(url)
     except (ValueError, AttributeError, TypeError):
@@ -144,7 +144,7 @@ def join_url(base: str, url: str) -> str:
     """
     try:
         folder = _folder_of(base)
-        if folder and type(url) is str and (joined := _joined(folder, url)):  # a string from lxml can't be stored
+        if folder and type(url) is str and (joined := _joined(folder, url)):  # not a string from lxml
             return joined
         return ada_url.join_url(base, url)
     except (ValueError, AttributeError, TypeError):
@@ -155,10 +155,10 @@ def join_url(base: str, url: str) -> str:
 
 @lru_cache(maxsize=_LINKS)
 def _joined(folder: str, url: str) -> str:
-    """Join a link by concatenation, which takes a third of the time of parsing; "" if the link needs parsing.
+    """Return a link joined by concatenation, in a third of the time of parsing; "" if the link needs parsing.
 
-    Most links can be joined like this. A link needs parsing if it has dots, a second slash, a character to encode, or
-    another origin. The results are cached, because many links occur on several pages of a folder.
+    Most links can be joined by concatenation. A link needs parsing if it has dots, a second slash, a character to
+    encode, or another origin. The results are cached, because many links occur on several pages of a folder.
     """
     root = folder[: folder.find("/", len("https://"))]
     start = len(root) if url.startswith(root) else 0
@@ -172,7 +172,10 @@ def _joined(folder: str, url: str) -> str:
 
 @lru_cache(maxsize=_BASES)
 def _folder_of(base: str) -> str:
-    """Return the folder of ``base`` in normal form, up to the last slash of its path; "" for other schemes."""
+    """Return the folder of ``base`` in normal form, up to the last slash of its path.
+
+    The result is "" if the scheme is neither http nor https.
+    """
     normal = base if _is_normal(base) else ada_url.normalize_url(base)
     if not normal.startswith(("http://", "https://")):
         return ""
@@ -183,7 +186,7 @@ def _folder_of(base: str) -> str:
 def _is_normal(url: str) -> bool:
     """Return whether ``url`` is certainly in normal form.
 
-    This is fast if another URL in its folder was checked before.
+    This is fast if another URL in the same folder was checked before.
     """
     end = url.rfind("/") + 1
     if _PAGE.fullmatch(url, end) and _is_normal_folder(url[:end]):
@@ -231,7 +234,7 @@ def _authority(url: str) -> str:
     start += 2
     end = url.find("/", start)
     authority = url[start:] if end < 0 else url[start:end]
-    if "?" in authority or "#" in authority:  # without a path; only possible for schemes that browsers don't know
+    if "?" in authority or "#" in authority:  # no path, as is possible if browsers don't know the scheme
         authority = authority.partition("?")[0].partition("#")[0]
     if "@" in authority:  # in normal form, an @ inside user info is %40
         authority = authority.rpartition("@")[2]

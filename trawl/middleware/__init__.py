@@ -1,4 +1,4 @@
-"""Middleware around each send. Each has its own module and is listed in :data:`BUILT_IN`."""
+"""The middleware around each send. Each built-in middleware has its own module, and an entry in :data:`BUILT_IN`."""
 
 from trawl.middleware.auth import auth
 from trawl.middleware.cookies import cookies

@@ -61,7 +61,7 @@ class AdvisingTransport:
         self._transport = transport
         self._is_given = False
 
-    # Not async, because it runs for each page, and a coroutine of its own would cost time.
+    # This method is not async, because it runs for each page, and another coroutine would cost time.
     def send(self, request: Request, on_sent: OnSent) -> Coroutine[Any, Any, Outcome]:
         """Send ``request``. Always a checkpoint."""
         if not self._is_given and request.headers.get("User-Agent") == product():

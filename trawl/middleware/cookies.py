@@ -112,7 +112,7 @@ def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
                 outcome = await fetch(sent)
             response = outcome.response
             if response is not None:
-                response.answer(request)  # use the meta of this request, which the spider and the crawl share
+                response.answer(request)  # the spider and the crawl share the meta of this request, not of the copy
                 jars.store(request, response, now_utc)
             if debug:
                 _log(request, header, outcome)

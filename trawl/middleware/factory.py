@@ -98,7 +98,8 @@ def split_setting(
         user middleware.
 
     Raises:
-        SettingsError: If a name in trawl or Scrapy does not exist, or a None can't have the same effect as in Scrapy.
+        SettingsError: If a name is unknown, or if None would disable ``OffsiteMiddleware`` for a spider with
+            ``allowed_domains``.
     """
     known: dict[str, str] = {}
     for each in built_in:
@@ -192,10 +193,10 @@ def _is_of_another_kind(found: Any) -> bool:
 
 
 def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:
-    """Return False if ``found`` can't be called with this number of arguments; True if it can, or if unknown."""
+    """Return False if ``found`` can't be called with this number of arguments; True if it can, or can't be checked."""
     try:
         signature = inspect.signature(found)
-    except (TypeError, ValueError):  # a function in C, for example
+    except (TypeError, ValueError):  # for example, a function in C
         return True
     try:
         signature.bind(*range(arguments))

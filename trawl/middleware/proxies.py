@@ -118,7 +118,8 @@ class ProxyPool:
 
         Args:
             now: The current time.
-            open_at: Returns the time from which requests to the site may use a proxy, which is given by its name.
+            open_at: Function of a proxy's name and ``now``. Returns the time from which requests to the site may use
+                the proxy.
         """
         while self._cooling and self._cooling[0][0] <= now:
             state = heapq.heappop(self._cooling)[2]
@@ -213,7 +214,7 @@ def proxies(
             proxy = environment.proxy_for(request.url)
             if proxy is not None:
                 meta["proxy"] = proxy
-            elif is_chosen:  # the proxy was chosen for the URL that redirected to this one
+            elif is_chosen:  # the proxy was chosen for the URL that redirected to this URL
                 del meta["proxy"]
             note(request, proxy=proxy)
             return await fetch(request)
@@ -224,9 +225,9 @@ def proxies(
 
 
 def forget_chosen(request: Request) -> None:
-    """Remove a chosen proxy from a stored request unless it must be kept.
+    """Remove the proxy that the crawl has chosen from a stored request, unless the proxy must be kept.
 
-    Since the request was stored, the settings may have changed.
+    The settings may have changed since the request was stored.
     """
     if _is_chosen(request) and not notes_of(request).keeps_proxy:
         del request.meta["proxy"]
@@ -281,7 +282,7 @@ async def _rotated(
     note(request, proxy=chosen, through=f"{site} via {pool.name(chosen)}", keeps_proxy=False)
     outcome = await fetch(request)
     error = outcome.error
-    # The request was not sent. It may have to wait for the proxy's scope, which a manager has set.
+    # If the request was not sent, it may have to wait for the proxy's scope, which a manager has set.
     if error is None and outcome.response is None:
         note(request, keeps_proxy=True)
     if not (isinstance(error, ProxyFailed) and error.is_of_proxy):
@@ -361,7 +362,7 @@ def make_proxy_pool(urls: Collection[str], cooldown: ProxyCooldown) -> ProxyPool
 
 
 def check_socks(urls: Iterable[str], setting: str) -> None:
-    """Check that the package for SOCKS proxies is installed if one of ``urls`` is such a proxy.
+    """Check that the package for SOCKS proxies is installed if one of ``urls`` is a SOCKS proxy.
 
     Raises:
         SettingsError: If the package is needed and not installed.

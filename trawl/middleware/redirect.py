@@ -50,7 +50,7 @@ BODY_HEADERS = (  # dropped if the body is dropped (Fetch, 4.4, 12)
     "Transfer-Encoding",
 )
 
-HEAD_BYTES = 4096  # the part of a page that is searched for a refresh
+HEAD_BYTES = 4096  # number of bytes at the start of a page that are searched for a refresh
 # The pattern starts with one fixed byte, because a search for one byte is faster than a search for two. It matches
 # attributes as browsers do.
 _METAS = re.compile(rb"<[mM][eE][tT][aA][\s/](?:[^>\"']++|\"[^\"]*+\"|'[^']*+'|[\"'])*+")
@@ -124,7 +124,7 @@ def _set_target(
 
 
 def _location(response: Response) -> str:
-    """Return the first ``Location``. Several headers are not valid, but usually have the same value."""
+    """Return the first ``Location``. Some servers repeat the header, usually with the same value."""
     return next(iter(response.headers.getlist("Location")), "")
 
 
@@ -176,7 +176,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
     if not is_same_origin:
         _drop(target.headers, CREDENTIAL_HEADERS + ORIGIN_HEADERS)
         if (referer := target.headers.get("Referer")) is not None:
-            # This is the default policy (Referrer Policy, 8.3).
+            # Apply the default policy (Referrer Policy, 8.3).
             shortened = POLICIES["strict-origin-when-cross-origin"](referer, url)
             if shortened is None:
                 del target.headers["Referer"]

@@ -107,8 +107,8 @@ def retry(
     Args:
         settings: Times, status codes, delays and the budget.
         rng: Draws the jitter.
-        predicate: Decides whether to retry; None as its result leaves the decision to status codes and errors. Not
-            called for excused outcomes.
+        predicate: Decides whether to retry; if it returns None, status codes and errors decide. It is not called for
+            excused outcomes.
         stats: Counts requests that failed in their last attempt (``retry_max_reached``), and retries refused by the
             budget (``retry_budget_spent``).
     """
@@ -121,7 +121,7 @@ def retry(
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
             outcome = await fetch(request)
-            # The outcome is from user code, and the throttle must process it first.
+            # If the outcome is from user code, the throttle must process it first.
             if not (outcome.is_heard or outcome.is_cached):
                 return outcome
             # Without a response and an error, the request was not sent.
@@ -155,7 +155,9 @@ def get_retry_request(
     max_retry_times: int | None = None,
     priority_adjust: int | None = None,
 ) -> Request | None:
-    """Return the request for another attempt; None after the last attempt. For callbacks that can't use a response.
+    """Return the request for another attempt; None after the last attempt.
+
+    Callbacks call this if they can't use a response.
 
     Yield the returned request like any other request of a callback. These attempts and the crawl's own retries are
     counted together.

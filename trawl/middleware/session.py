@@ -144,7 +144,7 @@ class Sessions:
         return session
 
     def apply(self, request: Request) -> None:
-        """Set the proxy and headers of the request's session. The headers and proxy of its last session are removed."""
+        """Set the proxy and headers of the request's session. Those of the previous session are removed."""
         name, before = request.meta_get("session"), notes_of(request).session
         if before is not None and before != name and (former := self._sessions.get(before)) is not None:
             former.remove(request)

@@ -131,7 +131,8 @@ class BuiltInMiddleware:
         name: Name in ``DOWNLOADER_MIDDLEWARES``, to move or disable the middleware.
         order: Position in the list.
         make: Creates the middleware; returns None if the settings make it unnecessary.
-        scrapys: Scrapy's class with the same purpose. Its path is accepted as a name too.
+        scrapys: Path of Scrapy's class with the same purpose, which is accepted as a name too; "" if there is no such
+            class.
     """
 
     name: str
@@ -300,7 +301,7 @@ class MiddlewareStack:
         cache: The cache; None if it is disabled.
         prepare: Function that is called with each admitted request and the response from which the request was created.
         rendering: Renders pages with meta ``browser``.
-        browsers: The browsers of the crawl; None if pages are rendered otherwise, as in a simulation.
+        browsers: The browsers of the crawl; None if pages are not rendered in a browser, as in a simulation.
         adapt: Converts objects with Scrapy's methods to middleware; None to reject such objects.
     """
 
