@@ -2,17 +2,17 @@
 
 Theory of operation. Chromium reads commands from descriptor 3 and writes replies and events to descriptor 4, as JSON
 messages that end in NUL (``--remote-debugging-pipe``). No other program of the machine can reach this pipe, and
-Chromium ends when it is closed, even if Python was killed. One task writes, so that a cancelled caller never leaves
-half a message, and one task reads::
+Chromium ends when the pipe is closed, even if Python was killed. One task writes, so that a cancelled caller never
+leaves half a message, and one task reads::
 
     call(session, method, params) ──► queue ──► writer ──► Chromium ──► reader ──┬─► the caller, by the command's number
                                                                                 └─► the handler of the event's session
 
-A command that creates something names its ``undo``. If its caller is cancelled, the reply that comes later is passed to
+A command that creates something has a function ``undo``. If the caller is cancelled, the later reply is passed to
 ``undo``, so that a cancelled ``Target.createTarget`` leaves no tab.
 
-**No network**. All traffic of Chromium goes to a proxy that does not exist, and WebRTC may not bypass it. A request is
-therefore answered by trawl or fails (:mod:`trawl.browser.page`).
+**No network**. All traffic of Chromium goes to a proxy that does not exist, and WebRTC may not bypass it. So each
+request is either answered by trawl or fails (:mod:`trawl.browser.page`).
 
 Length: one program from its path to its last process, with the list of its flags.
 """
@@ -154,7 +154,7 @@ def _decode(data: bytes) -> _Message:
     """Return a message.
 
     Raises:
-        ValueError: If it is not one.
+        ValueError: If ``data`` is not a message.
     """
     try:
         return _decode_message(data)
@@ -214,7 +214,7 @@ class Connection:
 
     @property
     def waiting(self) -> int:
-        """Number of commands without a reply whose caller waits, or that must be undone."""
+        """Number of commands whose caller still waits for the reply, or that must be undone after the reply."""
         return len(self._pending)
 
     def handle(self, session: str, handler: Handler) -> None:
@@ -244,7 +244,7 @@ class Connection:
     ) -> Reply:
         """Send a command and return its reply. A checkpoint.
 
-        Cancelling forgets the command. If Chromium has executed it, ``undo`` gets the reply.
+        If this call is cancelled, the command is forgotten. If Chromium executes the command, ``undo`` gets the reply.
 
         Raises:
             BrowserEnded: If the connection has ended, or ends before the reply.
@@ -262,7 +262,7 @@ class Connection:
             await pending.event.wait()
         except trio.Cancelled:
             pending.is_abandoned = True
-            if pending.reply is not None and undo is not None:  # it came in the same step of the loop
+            if pending.reply is not None and undo is not None:  # the reply arrived in the same step of the event loop
                 undo(pending.reply)
             elif undo is None:
                 self._pending.pop(number, None)
@@ -287,7 +287,7 @@ class Connection:
             self.end(cause)
 
     def end(self, cause: str) -> None:
-        """End the connection: every waiting caller gets an error, every handler the event :data:`GONE`."""
+        """End the connection: every waiting caller gets an error, and every handler gets the event :data:`GONE`."""
         if self.ended is None:
             self.ended = BrowserEnded(cause)
         pending, self._pending = self._pending, {}
@@ -313,7 +313,7 @@ class Connection:
                     handler(message.method, _reply(message.params))
                 continue
             pending = self._pending.pop(message.id, None)
-            if pending is None:  # no caller waits for it
+            if pending is None:  # no caller waits for this reply
                 continue
             if message.error is not None:
                 pending.error = CommandFailed(pending.method, str(message.error.get("message", "")))
@@ -382,7 +382,7 @@ class Chromium:
         path: The program.
         connection: The DevTools connection.
         pid: The id of its process, which leads a process group.
-        is_hidden: True if its tabs should be hidden, because each would get a window otherwise.
+        is_hidden: True if its tabs should be hidden, because otherwise each tab would get a window.
     """
 
     def __init__(self, path: str, connection: Connection, pid: int) -> None:
@@ -408,7 +408,7 @@ class Chromium:
 
 
 def find_chromium(given: str = "") -> str:
-    """Return the path of a Chromium: ``given``, or one of :data:`NAMES` on the path, or Playwright's own.
+    """Return the path of a Chromium: ``given``, or one of :data:`NAMES` on the path, or Playwright's Chromium.
 
     Raises:
         UsageError: If there is none. The message says how to install one.
@@ -443,7 +443,7 @@ def check_sandbox(*, has_sandbox: bool) -> None:
 
 
 def _new_profile() -> str:
-    """Make the folder of a profile, and remove those of processes that were killed."""
+    """Make the folder of a profile, and remove the profiles of killed processes."""
     for old in Path(tempfile.gettempdir()).glob(f"{PROFILE}*-*"):
         pid = old.name.removeprefix(PROFILE).partition("-")[0]
         if pid.isdigit() and not _is_alive(int(pid)):
@@ -456,7 +456,7 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # a process of another user
+    except OSError:  # the process belongs to another user
         return True
     return True
 
@@ -471,7 +471,7 @@ async def open_chromium(
 ) -> AsyncGenerator[Chromium, None]:
     """Run a Chromium with a new profile and without a network. A checkpoint.
 
-    On exit, all its processes are killed and its profile is removed, after any end of the block.
+    When the block ends for any reason, all processes of this Chromium are killed and its profile is removed.
 
     Args:
         path: The program.
@@ -480,7 +480,7 @@ async def open_chromium(
         blocking: Makes and removes the profile.
 
     Raises:
-        BrowserEnded: If it ends before its first reply. The message has its last output.
+        BrowserEnded: If Chromium ends before its first reply. The message contains Chromium's last output.
         UsageError: If the sandbox is wanted and the user is root.
     """
     check_sandbox(has_sandbox=has_sandbox)

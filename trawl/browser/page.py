@@ -114,8 +114,8 @@ class Opening:
         cookies: Cookies of the page's context, in the form of DevTools.
         user_agent: The user agent that scripts see; "" for Chromium's own.
         blocked: Kinds of resources that fail at once, by their names in ``BROWSER_BLOCK``.
-        viewport: Width and height in CSS pixels; None for Chromium's own.
-        session: The name of the session whose storage the page uses; None for a storage of its own.
+        viewport: Width and height in CSS pixels; None for Chromium's default.
+        session: The name of the session whose storage the page uses; None for separate storage.
     """
 
     ask: Ask
@@ -127,7 +127,7 @@ class Opening:
 
 
 class BrowserPage(Protocol):
-    """An open page, as the method that ``run`` names gets it. All methods are checkpoints.
+    """An open page, as it is passed to the method that ``run`` names. All methods are checkpoints.
 
     Methods have no timeout. Use ``with trio.move_on_after(seconds):`` around a call. The timeout of the page
     (``BROWSER_TIMEOUT``) also ends a call.
@@ -150,7 +150,7 @@ class BrowserPage(Protocol):
         """Return when the page is loaded and no request was in flight for ``seconds``."""
 
     async def wait_for(self, css: str) -> None:
-        """Return when the CSS selector ``css`` matches. The page reports it, so nothing polls."""
+        """Return when the CSS selector ``css`` matches. The page reports the match, so there is no polling."""
 
     async def wait_for_url(self, pattern: str) -> None:
         """Return when the URL of the page matches ``pattern``, in which ``*`` stands for any characters."""
@@ -175,7 +175,7 @@ class BrowserPage(Protocol):
         """Click on the first element that ``css`` matches.
 
         Raises:
-            LookupError: If there is none.
+            LookupError: If ``css`` matches no element.
         """
 
     async def fill(self, css: str, value: str) -> None:
@@ -281,7 +281,7 @@ _KEYS: Mapping[str, tuple[int, str]] = {
 """Virtual key code and text of keys that are not characters."""
 
 RETRY_SCRIPT = 0.02
-"""Seconds before a script that a navigation has ended is evaluated in the new document."""
+"""If a navigation ends a script, seconds until the script is evaluated again in the new document."""
 
 
 class _ChromiumPage:
@@ -372,7 +372,7 @@ class _ChromiumPage:
         self._nursery.cancel_scope.cancel()
 
     def _attached(self, params: Params) -> None:
-        """Take over a frame or worker, which waits until then. A pop-up is closed."""
+        """Take over a new frame or worker, which waits until this is done. A pop-up is closed."""
         child, kind = params["sessionId"], params["targetInfo"]["type"]
         post = self._connection.post
         if kind == "page":
@@ -392,7 +392,8 @@ class _ChromiumPage:
             return
         asked = _asked(params, is_main=kind == "Document" and params.get("frameId") == self._target)
         self._pending += 1
-        # In the context of the page's task: the request belongs to the page, not to the task that reads the pipe.
+        # Run in the context of the page's task, because the request belongs to the page, not to the task that reads the
+        # pipe.
         self._task_context.copy().run(self._nursery.start_soon, self._answer, session, number, asked)
 
     async def _answer(self, session: str, number: str, asked: Asked) -> None:
@@ -424,7 +425,8 @@ class _ChromiumPage:
     async def loaded(self) -> None:
         """Return when the document and its scripts, styles and frames are loaded.
 
-        The page is asked, because ``Page.loadEventFired`` is lost in some navigations that change the tab's process.
+        This asks the page itself, because ``Page.loadEventFired`` is lost in some navigations that change the tab's
+        process.
         """
         await self._lasting(_UNTIL_LOADED)
 
@@ -571,7 +573,7 @@ async def open_page(chromium: Chromium, context: str, opening: Opening) -> Async
                 yield page
             except Exception as error:
                 failure = error  # raised below, because the nursery would wrap it in a group
-            finally:  # inside the nursery: a later event must not start a task in a closed nursery
+            finally:  # inside the nursery, because a later event must not start a task in a closed nursery
                 page.forget()
             nursery.cancel_scope.cancel()
         if page.failure is not None:

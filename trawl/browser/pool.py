@@ -1,8 +1,8 @@
 """The browsers of a crawl: starts Chromium when a page needs it, replaces it, and keeps the contexts of sessions.
 
 There is one current browser. If it has ended, has rendered ``BROWSER_RECYCLE`` pages or needs more memory than
-``BROWSER_RECYCLE_MB``, the next page gets a new one, and the old one ends with its last page. A browser runs in a task
-of :meth:`Browsers.run`, which the crawl runs alongside its requests.
+``BROWSER_RECYCLE_MB``, the next page gets a new browser, and the old browser ends with its last page. A browser runs in
+a task of :meth:`Browsers.run`, which the crawl runs alongside its requests.
 """
 
 from __future__ import annotations
@@ -168,11 +168,11 @@ class _Lease:
         self.is_retired = False
         self.has_rendered = False
         self.is_over = trio.Event()
-        self.contexts: OrderedDict[str, str] = OrderedDict()  # of sessions, the least recently used first
+        self.contexts: OrderedDict[str, str] = OrderedDict()  # by session, least recently used first
         self.used: dict[str, int] = {}  # number of open pages by session
 
     def retire(self) -> None:
-        """End it with its last page."""
+        """End the browser as soon as its last page is closed."""
         self.is_retired = True
         if not self.open:
             self.is_over.set()
@@ -204,7 +204,7 @@ class Browsers:
         self.open: int = 0
 
     async def run(self, crawl: object = None) -> None:
-        """Run the browsers until it is cancelled, as a watcher of the crawl. A checkpoint."""
+        """Run the browsers until cancelled, as a watcher of the crawl. A checkpoint."""
         async with trio.open_nursery() as nursery:
             while True:
                 await self._wanted.wait()
@@ -367,7 +367,7 @@ class Browsers:
 
 
 async def _set_cookies(connection: Connection, context: str, cookies: Sequence[Mapping[str, Any]]) -> None:
-    """Copy cookies into a browser context; those that Chromium refuses are left out."""
+    """Copy cookies into a browser context, except cookies that Chromium refuses."""
     try:
         await connection.call("", "Storage.setCookies", {"browserContextId": context, "cookies": list(cookies)})
     except CommandFailed:  # one of the cookies is not valid for Chromium, so none was set
@@ -378,7 +378,7 @@ async def _set_cookies(connection: Connection, context: str, cookies: Sequence[M
 def shared_hosts(
     settings: BrowserSettings, allowed_domains: Iterable[str] | None, *, is_chosen: bool
 ) -> Callable[[str], bool] | None:
-    """Return the function that returns True for hosts that pages of several processes of a job need; None for none.
+    """Return a test for the hosts that pages in several processes of a job need; None if there are no such hosts.
 
     Only the settings decide, so that all processes agree.
 
@@ -404,7 +404,7 @@ def check_browser(settings: BrowserSettings) -> str:
     """Return the path of the Chromium that these settings use.
 
     Raises:
-        UsageError: If there is none, or it has no sandbox for this user.
+        UsageError: If there is no Chromium, or Chromium has no sandbox for this user.
     """
     check_sandbox(has_sandbox=settings.browser_sandbox)
     return find_chromium(settings.browser_path)

@@ -69,7 +69,7 @@ NOT_SENT = frozenset({"host", "accept-encoding", "user-agent", "connection", "co
 """Headers of Chromium that trawl sets itself."""
 
 MAX_RENDERINGS = 2
-"""How often a page is rendered from one response if the browser ends."""
+"""Maximum number of attempts to render a response. A new attempt is made if the browser ends."""
 
 LAST_LOOK = 1.0
 """Maximum seconds to read the HTML of a page that was not ready in time."""
@@ -114,7 +114,7 @@ class SubRequest:
         method: The method.
         kind: The kind of resource, such as ``Script`` or ``XHR``.
         status: The status code; None without a response.
-        refused: Why it was not sent or got no response; "" if it got one.
+        refused: Why it was not sent or got no response; "" if it got a response.
         is_shared: True if the response was fetched for another page, or earlier.
         started_at: Event loop time at which the page asked for it, in seconds.
         ended_at: Event loop time of the response, in seconds; None until then.
@@ -132,7 +132,7 @@ class SubRequest:
 
 @attrs.define
 class PageDetails:
-    """What is known of a rendered page besides its response: ``response.page``.
+    """Details of a rendered page, in addition to its response: ``response.page``.
 
     Attributes:
         original: The response as received, before it was rendered.
@@ -152,7 +152,7 @@ class PageDetails:
 
 
 class RenderedResponse(Response):
-    """A rendered page: the response as received, with the body and URL of the page at its end.
+    """A rendered page: the response as received, but with the final body and URL of the page.
 
     Attributes:
         page: Details of the rendered page.
@@ -202,7 +202,7 @@ class PageTimer:
 
 
 class SharedFiles:
-    """Scripts and styles that pages share while they are fresh (RFC 9111, 4.2). Each is fetched once at a time.
+    """Scripts and styles that pages share while they are fresh (RFC 9111, 4.2). No file is fetched twice at once.
 
     Args:
         max_bytes: Maximum size of all bodies. The least recently used are dropped.
@@ -225,7 +225,7 @@ class SharedFiles:
             if coming is None:
                 break
             await coming.wait()
-            if url not in self._files:  # it may not be shared, or its page was cancelled
+            if url not in self._files:  # the file may not be shared, or the page that fetched it was cancelled
                 break
         event = self._coming[url] = trio.Event()
         try:
@@ -251,7 +251,7 @@ class SharedFiles:
 
 
 def freshness(answer: Answer) -> float:
-    """Return the seconds for which other pages may use a response without asking (RFC 9111, 3 and 4.2.1)."""
+    """Return the seconds for which other pages may use a response without a new request (RFC 9111, 3 and 4.2.1)."""
     fields: dict[str, str] = {}
     for name, value in answer.headers:
         key = name.lower()
@@ -397,7 +397,7 @@ class Rendering:
         stats = self._crawl.stats
         try:
             self.check(request)  # a stored request was not checked in this run
-            async with self._tabs:  # taken at once, unless the response is from a cache and took no place
+            async with self._tabs:  # acquired at once, unless the response is from a cache and holds no place
                 outcome.response = await self._rendered(request, response, _options(request))
             stats.inc("browser/page_count")
         except (RenderError, BodyTooLarge) as error:
@@ -452,7 +452,7 @@ class Rendering:
         return response.request.replace(meta={**response.request.meta, **meta})
 
     async def _rendered(self, request: Request, response: Response, how: Page) -> RenderedResponse:
-        """Render a response, again if the browser ends meanwhile. A checkpoint.
+        """Render a response. If the browser ends meanwhile, render it again. A checkpoint.
 
         Raises:
             RenderError: If the page can't be rendered.
@@ -567,10 +567,10 @@ class _Visit:
     Attributes:
         response: The response that is rendered.
         timer: The timeout of the page.
-        details: What becomes ``response.page``.
+        details: The details that become ``response.page``.
         user_agent: The user agent of the main request.
-        unready: The page as it was when its time was over; None before.
-        started_at: Event loop time at which it was opened, in seconds.
+        unready: The page as it was when its timeout expired; None until then.
+        started_at: Event loop time at which the page was opened, in seconds.
     """
 
     def __init__(self, rendering: Rendering, request: Request, response: Response, timer: PageTimer) -> None:
@@ -598,7 +598,8 @@ class _Visit:
         """Return the response to a request of the page; None if it must fail. A checkpoint."""
         response = self.response
         if asked.is_main and self._is_first:
-            # The navigation to the response's URL, which Chromium may write in another way, for example as https.
+            # This is the navigation to the response's URL. Chromium may write the URL in another way, for example as
+            # https.
             self._is_first = False
             await trio.lowlevel.checkpoint()
             return _answer_of(response)
@@ -624,7 +625,7 @@ class _Visit:
         return answer
 
     def _objection(self, asked: Asked) -> str:
-        """Return why a request of the page is not sent; "" if it is."""
+        """Return why a request of the page is not sent; "" if it is sent."""
         if scheme_of(asked.url) not in ("http", "https"):
             return "scheme"
         from trawl.frontier.parts import domain_of  # noqa: PLC0415 - only for crawls with rendered pages
@@ -697,8 +698,8 @@ class _Visit:
             priority=request.priority,
             meta={
                 **meta,
-                "dont_merge_cookies": True,  # Chromium has sent the right ones
-                "dont_redirect": True,  # Chromium follows redirects, or CORS would not hold
+                "dont_merge_cookies": True,  # Chromium has set the right cookies
+                "dont_redirect": True,  # Chromium itself follows redirects, so that it can apply CORS
                 "dont_detect_soft_block": True,
                 "handle_httpstatus_all": True,
             },

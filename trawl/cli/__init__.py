@@ -40,7 +40,7 @@ INTERRUPTED = 130
 """The crawl was stopped by Ctrl-C: 128 plus the number of SIGINT, as in shells."""
 
 NO_PROCESS = "no_process"
-"""The reason of a crawl with ``--processes`` that ended because its processes ended again and again."""
+"""Finish reason of a crawl with ``--processes`` whose processes ended again and again."""
 
 _UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE})
 
@@ -109,7 +109,7 @@ def _unwritten(error: OSError) -> int:
     if error.filename is not None or error.errno not in _UNWRITTEN:
         raise error
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - the file stays open
-    if error.errno != errno.EPIPE:  # the reader of a pipe has read enough
+    if error.errno != errno.EPIPE:  # after EPIPE, the reader of the pipe has read enough, so print nothing
         with suppress(OSError):
             print(f"trawl: standard output can't be written: {error.strerror}", file=sys.stderr)
     return FAILED

@@ -72,7 +72,7 @@ settings_logger: logging.Logger = logging.getLogger("trawl.settings")
 
 
 def warn_of_scrapy_project(directory: Path) -> None:
-    """Warn if ``directory`` is in a Scrapy project without ``[tool.trawl]``, because its settings are not read."""
+    """Warn if ``directory`` is in a Scrapy project without ``[tool.trawl]``, because settings.py is not read."""
     folder = next((each for each in (directory, *directory.parents) if (each / "scrapy.cfg").is_file()), None)
     if folder is None:
         return
@@ -352,7 +352,7 @@ def _panel(settings: Settings, options: CrawlOptions) -> Panel | None:
     """Open the socket of the panel, before anything is sent.
 
     Raises:
-        UsageError: If it can't listen there, the extra is missing, or the crawl has several processes.
+        UsageError: If the port can't be opened, the panel extra is missing, or the crawl has several processes.
     """
     if options.panel is None:
         return None
@@ -454,7 +454,7 @@ def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Itera
             gc.freeze()
 
     young, _, old = thresholds = gc.get_threshold()
-    if 0 < young < YOUNG_OBJECTS:  # 0 if the user has turned the collector off
+    if 0 < young < YOUNG_OBJECTS:  # `young` is 0 if the user has turned the collector off
         gc.set_threshold(YOUNG_OBJECTS, YOUNG_PASSES, old)
     gc.freeze()  # the objects of imported modules stay in memory anyway
     gc.callbacks.append(passed)

@@ -100,7 +100,7 @@ class CrawlEntry:
         arguments: ``-a NAME=VALUE``.
         layers: The layers that the settings were loaded from.
         shown_name: The spider's name if the command runs several crawls; otherwise "".
-        recorder: Called with each send and its end; None if nobody wants to know.
+        recorder: Called with each send and its end; None if sends are not recorded.
         watchers: More watchers of this crawl.
         crawl: The running crawl; None before its start.
         result: The crawl's result; None until the crawl finishes.

@@ -2,7 +2,8 @@
 
 The command joins the job as a session that takes no hosts. The job stores the position of each feed, so the command can
 be killed and run again. Only one process at a time may export. A ``trawl crawl`` with feeds is also an exporting
-process. If the session does not respond for too long, other processes give it up. The command then joins the job again.
+process. If the session does not respond for too long, other processes end the session. The command then joins the job
+again.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def _write_screenshot(response: Response, file: str) -> None:
 def fetch_command(
     url: str, options: CrawlOptions, crawl_with: CrawlWith, console: Console, view: FetchView | None = None
 ) -> int:
-    """Fetch a URL and print the body, or instead the headers, redirects and delays, or the requests of the page.
+    """Fetch a URL and print one of these: the body; the headers, redirects and delays; the requests of the page.
 
     Returns:
         The exit status: FAILED if there is no response, or its status code is 400 or above.
@@ -306,5 +306,5 @@ def _print_body(response: Response) -> None:
         sys.stdout.buffer.flush()
     except OSError as error:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open; Python flushes it at exit
-        if error.errno != errno.EPIPE:  # the reader of a pipe has read enough
+        if error.errno != errno.EPIPE:  # EPIPE is not an error, because the reader of the pipe has read enough
             raise TrawlError(f"standard output can't be written: {error.strerror}") from error

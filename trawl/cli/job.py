@@ -85,7 +85,7 @@ class JobOptions:
     Attributes:
         requeues: Queue the job's failed requests again.
         exports: Print its pending requests as JSON, one per line.
-        orders: Change the running job, in this order.
+        orders: Make these changes to the running job, in this order.
         has_workers: Show its processes.
         has_reasons: Show why requests wait.
         has_json: Print the status of the running job as JSON.
@@ -337,7 +337,7 @@ def _figures(status: CrawlStatus) -> Iterator[str]:
 
 
 def waiting_lines(sessions: Sequence[SessionReport]) -> list[str]:
-    """Return the reasons why requests wait, with the session of each reason, most frequent first, and the ends."""
+    """Return a line for each reason why requests of a session wait, most frequent first, and the estimated ends."""
     counts: Counter[str] = Counter()
     ends = []
     for session in sessions:

@@ -105,15 +105,15 @@ def load_spider(target: str) -> type[Spider]:
 
     The function appends directories to ``sys.path``, so that a spider can import the modules next to it. For a file,
     these are the root of its package if it has one, the file's directory, the working directory, and each parent folder
-    with a ``pyproject.toml``. For a module, it is the working directory. The directories are never put first.
-    Otherwise, a file ``resource.py`` next to the spider would hide Python's module of that name from trawl and its
-    dependencies, which import some modules late.
+    with a ``pyproject.toml``. For a module, it is the working directory. The directories come last, because otherwise a
+    file ``resource.py`` next to the spider would hide Python's module of that name from trawl and its dependencies,
+    which import some modules late.
 
     Raises:
         SpiderNotFound: If the file, module or class does not exist, or contains no spider or more than one.
         SpiderLoadError: If the import fails, for example with a syntax error, or the spider has no name.
-        WrittenForScrapy: If the module imports Scrapy or the spider derives from Scrapy's. The message says what to
-            write instead.
+        WrittenForScrapy: If the module imports Scrapy or the spider derives from a Scrapy spider. The message says what
+            to write instead.
     """
     module, place, class_name = _loaded(target)
     return _spider_in(module, place, class_name)
@@ -298,7 +298,7 @@ def _add_to_path(*directories: Path) -> None:
 
 @contextmanager
 def _import_errors(name: str) -> Iterator[None]:
-    """Convert any error of an import to a SpiderLoadError that names the file and line. The import starts no crawl."""
+    """Convert any error of an import to a SpiderLoadError with file and line. The import can't start a crawl."""
     token = is_imported_for_spiders.set(True)
     try:
         yield

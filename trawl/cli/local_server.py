@@ -196,12 +196,12 @@ class LocalServer:
                 await process.wait()
 
     async def _end_rest(self, process: trio.Process) -> None:
-        """Kill a server that still runs because its shell was killed. A checkpoint if so.
+        """Kill a server that still runs because its shell was killed. A checkpoint if there is such a server.
 
         The shell and the server are one process group. At this point, every stored step is in the append-only file.
 
         Raises:
-            JobError: If a server still listens after that.
+            JobError: If a server still listens afterwards.
         """
         status = process.poll()
         if status is not None and status >= 0:  # the shell has ended by itself, after its server

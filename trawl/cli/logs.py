@@ -106,7 +106,7 @@ class SafeFormatter(logging.Formatter):
     def formatException(
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     ) -> str:
-        """Format a traceback, starting at its first line of user code. Controls other than line ends are escaped."""
+        """Format a traceback, starting at its first line of user code. Escape control characters except line ends."""
         if ei[1] is not None and not self._shows_all:
             ei = (ei[0], ei[1], without_own_frames(ei[1]))
         return printable(super().formatException(ei), keeps_lines=True)
@@ -115,7 +115,7 @@ class SafeFormatter(logging.Formatter):
 class _TerminalHandler(RichHandler):
     """Shows time, level and message in columns.
 
-    Further lines of a message are indented by two and use the whole width.
+    Further lines of a message are indented by two columns and use the whole width.
     """
 
     def render(
@@ -276,7 +276,7 @@ class Logs:
             name: The spider's name if the command runs several spiders.
         """
         if not isinstance(error, TrawlError):
-            # A bug, for example in the user's pipelines. The traceback is needed to find it.
+            # This is a bug, for example in the user's pipelines. The traceback is needed to find it.
             shown = error.__traceback__ if self.is_debug else user_traceback(error)
             logger.critical("the crawl failed", exc_info=(type(error), error, shown))
             return FAILED
@@ -285,7 +285,7 @@ class Logs:
             text = "".join(traceback.format_exception(error))
         elif isinstance(error, SpiderLoadError | PartLoadError) and not isinstance(error, UsageError):
             frames = user_frames(error.__cause__ or error)
-            if len(frames) > 1:  # the message already names a single frame
+            if len(frames) > 1:  # if there is only one frame, the message names it
                 text = "".join(traceback.format_list(frames))
         self._console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
         return print_error(error, self._console, name)

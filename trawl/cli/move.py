@@ -1,7 +1,8 @@
 """The command ``trawl move``: changes a project that was written for Scrapy so that it runs on trawl.
 
 It makes the edits that ``trawl check`` prints, if they are certain, and writes the settings that ``trawl settings
---move`` prints. What a person must decide is listed at the end, with file and line. A second run changes nothing.
+--move`` prints. Decisions that a person must make are listed at the end, with file and line. A second run changes
+nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _PLAIN = "pyproject.toml"
 
 @attrs.frozen(order=True)
 class Decision:
-    """What a person must decide.
+    """A decision that a person must make.
 
     Attributes:
         path: The file.
@@ -129,7 +130,7 @@ def move_command(
 
 
 def _tell_end(decisions: Sequence[Decision], number: int, *, writes: bool) -> None:
-    """Print what is left to do."""
+    """Print the remaining work."""
     if decisions:
         typer.echo("\nDecide yourself:")
     for decision in sorted(set(decisions)):
@@ -185,7 +186,7 @@ def _edits(text: str, found: Sequence[Change]) -> Iterator[Edit]:
 
 
 def _joined(text: str, place: Edit, lines: Sequence[str]) -> str:
-    """Return statements for the place of one: on lines of their own, unless other code is on the line."""
+    """Join statements that replace one statement: on separate lines, unless the line contains other code."""
     written = text.encode().splitlines()
     before, after = written[place.start[0] - 1][: place.start[1]], written[place.end[0] - 1][place.end[1] :]
     if before.strip() or after.split(b"#")[0].strip():
@@ -195,7 +196,10 @@ def _joined(text: str, place: Edit, lines: Sequence[str]) -> str:
 
 
 def _for_both(text: str, found: Sequence[Change]) -> Iterator[Edit]:
-    """Yield edits that import from trawl if trawl runs the file, and from Scrapy otherwise, once for adjacent lines."""
+    """Yield edits that import from trawl if trawl runs the file, and otherwise from Scrapy.
+
+    Adjacent lines get one edit.
+    """
     runs: list[list[Change]] = []
     for change in found:
         if change.edit is None or not change.after:
@@ -225,9 +229,9 @@ def _moved_settings() -> Settings:
 
 
 def _differences(file: _File, settings: Settings) -> Iterator[Decision]:
-    """Yield what a moved file does differently than in Scrapy."""
+    """Yield the differences between a moved file's behavior in trawl and in Scrapy."""
     if not is_moved_text(file.after) and settings is _moved_settings() and file.before == file.after:
-        return  # it has nothing to do with Scrapy
+        return  # the file has nothing to do with Scrapy
     forbids = ["robots.txt"] if settings["ROBOTSTXT_OBEY"] else []
     forbids += ["allowed_domains"] if "allowed_domains" in file.after else []
     for line, words, _, _ in check_text(file.after, settings, ", ".join(forbids)):
@@ -285,7 +289,10 @@ def _file_of(folder: Path, module: str) -> Path | None:
 
 
 def _table(path: Path, made: Callable[[], str | None]) -> _File | None:
-    """Return a ``pyproject.toml`` with ``[tool.trawl]``, which ``made`` returns unless it is there; None without it."""
+    """Return a ``pyproject.toml`` with the table ``[tool.trawl]``.
+
+    If the file lacks the table, ``made`` makes it. If ``made`` returns None, return None.
+    """
     before = path.read_text("utf-8") if path.is_file() else ""
     if "trawl" in tomllib.loads(before).get("tool", {}):
         return _File(path, before, before)
@@ -296,7 +303,7 @@ def _table(path: Path, made: Callable[[], str | None]) -> _File | None:
 
 
 class _MovedLoader(SourceFileLoader):
-    """Imports a file of the project as it is after the move, although it may not be written."""
+    """Imports a file of the project as it is after the move, although the moved text may not be written yet."""
 
     text: str = ""
 
@@ -307,7 +314,7 @@ class _MovedLoader(SourceFileLoader):
 
 @contextmanager
 def _importing(texts: Mapping[str, str], root: Path) -> Iterator[None]:
-    """Import modules from ``root``, and files in ``texts`` with these texts. They are forgotten at the end."""
+    """Let the block import from ``root`` with the ``texts`` of moved files. At the end, these modules are forgotten."""
 
     class Finder:
         @staticmethod

@@ -244,7 +244,7 @@ def _file_name(name: str) -> str:
 
 
 def _hides_a_module(name: str) -> bool:
-    """Return True for the name of an installed module, because Python finds it before a file in the spider's folder."""
+    """Return True for the name of an installed module. Python would find that module before a spider's file."""
     if name in ("conftest", *sys.stdlib_module_names):
         return True
     with suppress(ImportError, ValueError):
@@ -268,7 +268,7 @@ _OWN_MACHINE = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:|/|$)")
 
 
 def _start_of(domain: str) -> str:
-    """Return the start URL of a spider of ``domain``."""
+    """Return the start URL of a spider for ``domain``."""
     try:
         scheme = "http" if _OWN_MACHINE.match(domain) else "https"  # test servers rarely have a certificate
         url = normalize_url(domain if "://" in domain else f"{scheme}://{domain}").partition("#")[0]

@@ -117,7 +117,7 @@ class HttpErrorCollector:
     """Collects status codes outside 2xx, as a downloader middleware.
 
     Args:
-        url: The URL of the first page. A response with robots.txt is only collected if it is this first page.
+        url: The URL of the first page. The status of a robots.txt is collected only if robots.txt is this first page.
 
     Attributes:
         refusals: The status codes, without duplicates.

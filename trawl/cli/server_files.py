@@ -3,7 +3,7 @@
 A server runs every command of its append-only file. So a file from another person could load a module, which is native
 code, or write to other files. trawl's scripts add only a few kinds of commands to this file, because a server stores
 the effects of a script instead of the script. Only these commands pass the check. The parser here is stricter than the
-parsers of the servers, so a server reads a file that passes in the same way.
+parsers of the servers, so if a file passes, a server reads it in the same way.
 
 A file is a sequence of commands, each an array of strings::
 

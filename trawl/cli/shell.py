@@ -180,7 +180,7 @@ class _Console(code.InteractiveConsole):
         except BaseException as error:  # noqa: ASYNC103 - this thread runs no Trio task
             trace = error.__traceback__
             while trace is not None and trace.tb_frame.f_code.co_filename != self.filename:
-                trace = trace.tb_next  # not showtraceback(): its hook may print a page's text unescaped
+                trace = trace.tb_next  # showtraceback() is not used, because its hook may print a page's text unescaped
             self.write("".join(traceback.format_exception(type(error), error, trace)))
 
 
@@ -335,7 +335,7 @@ class CrawlThread:
         self._thread.join()
 
     def wait_for(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run the coroutine that ``make`` returns in the crawl, and return its result. Ctrl-C cancels the coroutine."""
+        """Call ``make``, run its coroutine in the crawl, and return the result. Ctrl-C cancels the coroutine."""
         scope = trio.CancelScope()
 
         async def cancellable() -> Any:

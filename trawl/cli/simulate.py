@@ -191,7 +191,7 @@ def _simulated(
     seed: int,
     **fixed: object,
 ) -> list[Simulation]:
-    """Run ``spider`` with the settings of the spider ``of`` and each group of settings."""
+    """Run ``spider`` once per group of settings, which override the settings of the spider ``of``."""
     from trawl.testing.simulation import simulate as run  # noqa: PLC0415  # `trawl --help` needs no engine
 
     unwritten = Layer("simulate", {"FEEDS": {}, **fixed})
@@ -248,7 +248,7 @@ def plan_command(
     latency: float,
     seed: int,
 ) -> int:
-    """Estimate when a crawl of these URLs, or of a job's pending requests, ends, and print the end of each host.
+    """Estimate the end of a crawl of these URLs or of a job's pending requests, and print the end of each host.
 
     The requests are sent to a simulated web on the virtual clock, with the settings of the spider, but without its
     callbacks. A group of settings shows the effect of another limit. Returns the exit status.
@@ -335,7 +335,7 @@ def _planned(spider: type[Spider], requests: Sequence[Request]) -> type[Spider]:
 
 
 def host_ends(simulation: Simulation) -> list[tuple[int, float, str, str]]:
-    """Return the hosts, the last to end first: sends, seconds until the last response, name, and what held it up."""
+    """Return the hosts, latest end first: sends, seconds until the last response, name, and longest reason to wait."""
     ends: dict[str, float] = {}
     sends: Counter[str] = Counter()
     scopes: dict[str, dict[str, None]] = {}

@@ -49,7 +49,7 @@ MAX_SCOPES = 15
 """Maximum number of rows in the table of scopes, the busiest scopes first."""
 
 _FELT = 0.05
-"""Shorter waits, in seconds, are not shown."""
+"""Seconds. Shorter waits are not shown."""
 
 _SCOPE_CHARACTERS = 40
 
@@ -137,7 +137,7 @@ def _cells(report: ScopeReport) -> dict[str, str]:
 
 
 def _longest(times: Times) -> Times:
-    """Return the two longest times of a request. The time in the queue is not compared: other requests cause it."""
+    """Return the two longest times of a request, except the time in the queue, which other requests cause."""
     parts = {name: getattr(times, name) for name in ("throttled", "connecting", "fetching", "parsing")}
     return Times(**{name: parts[name] for name in sorted(parts, key=lambda name: -parts[name])[:2]})
 
@@ -298,7 +298,7 @@ class StatsFile:
         """Return the statistics of the last crawl, or of the last crawls by spider; empty if there is no file.
 
         Raises:
-            UsageError: If the file can't be read or holds something else.
+            UsageError: If the file can't be read or contains something else.
         """
         if self._path is None or not self._path.exists():
             return {}

@@ -216,7 +216,7 @@ class Panels:
                     await trio.sleep(INTERVAL)
                     live.update(self._panels(), refresh=True)
         except OSError:
-            # The crawls continue without this task.
+            # The terminal is gone. The crawls continue without this task.
             return
 
     def _panels(self) -> Text:

@@ -13,9 +13,9 @@ status and scopes to the leader (MessagePack, length first). When the leader's e
 after a first Ctrl-C. So workers end in the same way after Ctrl-C, a limit in the leader, or the leader's death. Ctrl-C
 reaches only the leader, because each worker has its own process session.
 
-The end of the job needs no message, because each process finds it in the store. If a worker ends earlier, because it
-was killed or used too much memory, the leader starts it again, up to :data:`MOST_STARTS` times in a minute. After that,
-the others continue without it. If no worker is left, the crawl ends.
+The end of the job needs no message, because each process finds the job's end in the store. If a worker ends earlier,
+because it was killed or used too much memory, the leader starts it again, up to :data:`MOST_STARTS` times in a minute.
+After that, the other workers continue alone. If no worker is left, the crawl ends.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ MAX_SCOPES = 1000
 _LENGTH = struct.Struct(">I")
 
 MOST_STARTS, STARTS_WITHIN = 3, 60.0
-"""A worker that starts this often within these seconds is given up. Ends that a page explains do not count."""
+"""A worker that starts this often within these seconds is given up. Starts before an end by a page do not count."""
 
 FIRST_PAUSE = 0.5
 """Seconds before a worker is started again. The pause doubles with each recent start."""
@@ -103,7 +103,7 @@ REST = 1.0
 _OF_THE_END = ("finish_reason", "start_time", "finish_time")
 
 _ENDS_OF_ONE = ("finished", "shutdown", "cancelled", "stopped", "memusage_exceeded")
-"""Reasons of a worker's end that do not end other processes. Any other reason is a limit or error and ends all."""
+"""Reasons of a worker's end that do not end other processes. Other reasons are limits or errors, and end them too."""
 
 
 class StatusMessage(msgspec.Struct, frozen=True, tag="worked"):
@@ -184,7 +184,7 @@ class LeaderProcess:
 
 
 async def rejoining(crawl: Callable[[], Awaitable[T]]) -> T:
-    """Run a crawl. If other processes of its job have taken over its work, run it again so that it joins them.
+    """Run a crawl. If other processes of its job have taken over its work, run it again, so that it joins them.
 
     If the server is unreachable at that time, wait until it is reachable, as after any lost connection. A checkpoint. A
     cancellation ends the crawl.
@@ -209,7 +209,7 @@ async def rejoining(crawl: Callable[[], Awaitable[T]]) -> T:
 
 
 def job_of_leader() -> str | None:
-    """Return the job that the leader has put into a variable. Other users could see an argument with its password."""
+    """Return the job from the leader's environment variable. In an argument, other users could see its password."""
     return os.environ.pop(JOB_VARIABLE, None)
 
 
@@ -320,7 +320,7 @@ class WorkerPool:
         return statistics_so_far(await self._inspect())
 
     async def _deaths(self) -> Mapping[str, bytes]:
-        """Return the deaths that the job has counted for its pages; none if it can't be read. A checkpoint."""
+        """Return the deaths that the job has counted for its pages; empty if the job can't be read. A checkpoint."""
         from trawl.engine.callback_deaths import deaths_in  # noqa: PLC0415 - only needed after a death
 
         try:

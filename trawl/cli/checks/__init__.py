@@ -138,7 +138,7 @@ def check_command(targets: Sequence[str]) -> int:
         imports = [str(finding) for path in files_in(place) for finding in check_imports(str(path))]
         status = USAGE if imports else status
         wrong += imports
-        if not find_spiders(place)[0]:  # a plug-in
+        if not find_spiders(place)[0]:  # a folder without a spider is a plug-in
             for finding in (each for path in files_in(place) for each in _of_plugin(str(path))):
                 (wrong if finding.is_wrong else differing).append(str(finding))
     for line in dict.fromkeys(differing):

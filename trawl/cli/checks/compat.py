@@ -203,7 +203,8 @@ def _differing_settings(spider: type[Spider], settings: Settings) -> Iterator[Ch
     for name, words in _SETTINGS.items():
         if settings[name] and settings.source(name) != DEFAULT:
             yield CheckMessage(*line_of(name, settings.source(name), spider), f"{name}: {words}", is_wrong=False)
-    was_written = settings.source("SCRAPY_COMPAT") != MOVED_DEFAULT  # by `settings --move`, which reports it too
+    # A written SCRAPY_COMPAT comes from `settings --move`, which also reports this difference.
+    was_written = settings.source("SCRAPY_COMPAT") != MOVED_DEFAULT
     if settings["ROBOTSTXT_OBEY"] and settings.source("ROBOTSTXT_OBEY") == DEFAULT and not was_written:
         yield CheckMessage(*SpiderSource(spider).home(), _ROBOTS, is_wrong=False)
 
@@ -470,7 +471,7 @@ def _other_form(url: str) -> str:
         here, there = without_fragment(normalize_url(url)), without_fragment(safe_url_string(url))
     except ValueError:
         return ""
-    if lacks_path(url):  # response.url has no slash either
+    if lacks_path(url):  # in this case, response.url lacks the slash too
         here = here[:-1]
     if here == there or safe_url_string(here) == there:
         return ""
@@ -537,7 +538,7 @@ def _absent(names: list[str]) -> str:
         except AttributeError as error:
             if not isinstance(found, ModuleType):
                 return str(error) if isinstance(found, type) else ""
-        except ImportError:  # the error is the advice for a name of Scrapy
+        except ImportError:  # the error's message is advice for a name of Scrapy
             pass
         try:
             found = import_module(f"{found.__name__}.{name}")

@@ -113,7 +113,7 @@ def _files(spider: type[Spider], settings: Settings) -> Iterator[tuple[str, Path
 
 
 def _why_unwritable(path: Path, *, is_folder: bool) -> str:
-    """Return why a crawl could not write a file, or in a folder, which it creates if it is missing; "" if it could."""
+    """Return why a crawl could not write a file, or files in a folder; "" if it could. It creates a missing folder."""
     at = path.absolute()
     try:
         while not at.exists():
@@ -187,7 +187,7 @@ async def _wrong_feeds(spider: type[Spider], settings: Settings) -> list[Excepti
         try:
             for options in feed_options(values, spider_name=spider.name, started_utc=now):
                 Feed(options, started_utc=now)
-                Feed(attrs.evolve(options, batch_items=0, batch_bytes=0), started_utc=now)  # a batch's file name
+                Feed(attrs.evolve(options, batch_items=0, batch_bytes=0), started_utc=now)  # makes a batch's file
                 if options.is_remote:
                     store_of(options)
                 if settings["JOB_DIR"]:

@@ -102,7 +102,7 @@ _OF_FOLLOW = (*_PARAMETERS[:11], "cb_kwargs", "flags")
 
 
 def wrong_calls(call: ast.Call) -> Iterator[Finding]:
-    """Yield what is wrong with a call, in a native spider too."""
+    """Yield the errors in a call, for spiders that were written for Scrapy or for trawl."""
     function = call.func
     line = call.lineno
     if isinstance(function, ast.Attribute) and function.attr == "body_as_unicode":
