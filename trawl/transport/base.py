@@ -1,4 +1,4 @@
-"""The interface between the crawl and the network, and shared helpers of all transports, such as mapping errors.
+"""The interface between the crawl and the network, and helpers that all transports share.
 
 The crawl's side uses only trawl's own requests and outcomes. The network's side is any HTTP library, or the simulated
 web.
@@ -54,7 +54,7 @@ The object may have a method ``written``, which the transport calls without argu
 """
 
 ROOM_PAUSE = 0.5
-"""Seconds that a request waits if too many files are open. After this, it loses its turn."""
+"""Seconds that a request waits if too many files are open. After the wait, the request loses its turn."""
 
 Room = Callable[[], Awaitable[bool]]
 """Closes an idle connection and returns True, or returns False if there was none. Not always a checkpoint."""
@@ -84,7 +84,7 @@ async def wait_to_send(
 
 
 def tell_written(on_sent: OnSent) -> None:
-    """Report that the request's headers were written, and again when its body was written if that is separate.
+    """Report that the request's headers were written. Called again after a body that is written separately.
 
     On a busy machine, a write may take tens of milliseconds, and the server receives the request at the end of the
     write. If a delay were counted from the start of the write, the next request would arrive early by the duration of
@@ -154,9 +154,9 @@ def system_error(error: BaseException | None) -> OSError | None:
 
 
 def words_of(error: BaseException) -> str:
-    """Return the message of an error, or its name if it has none, with at most ``MAX_TEXT`` characters."""
+    """Return the message of an error, or its class name if it has no message, with at most ``MAX_TEXT`` characters."""
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
-        return os.strerror(error.errno or 0)  # omits the address, which the request's URL has already
+        return os.strerror(error.errno or 0)  # without the address, which the request's URL contains
     return str(getattr(error, "strerror", None) or error)[:MAX_TEXT] or type(error).__name__
 
 

@@ -110,11 +110,11 @@ class Body:
             ResponseBroken: If a coding can't be decoded.
         """
         for piece in self.decoded(chunk):
-            self.keep(piece)  # keep each piece immediately, so that an error in a later one does not lose it
+            self.keep(piece)  # keep each piece immediately, so that an error in a later piece does not lose it
             await self.give_way(piece)
 
     def decoded(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the decoded chunks of the next bytes. Some may be empty.
+        """Yield the decoded chunks of the next bytes. Some chunks may be empty.
 
         The caller must keep or write each chunk, and call :meth:`give_way` before it requests the next chunk. Raises
         the same errors as :meth:`feed`, but first yields the bytes up to the limit.
@@ -155,7 +155,7 @@ class Body:
         return None
 
     def _through(self, chunk: bytes, step: int) -> Iterator[bytes]:
-        """Yield the output for ``chunk`` of the decoder ``step`` and the decoders after it, in at least one chunk."""
+        """Decode ``chunk`` with the decoder ``step`` and all later decoders. Yields at least one chunk."""
         if not chunk:
             yield chunk
             return
@@ -206,7 +206,7 @@ class ResponseLimits:
 
     @classmethod
     def of(cls, settings: TransportSettings) -> ResponseLimits:
-        """Return the limits of requests that set none in their meta."""
+        """Return the limits of requests that set no limits in their meta."""
         return cls(
             settings.download_maxsize,
             settings.download_warnsize,
@@ -260,8 +260,8 @@ class ResponseLimits:
                 because many servers close connections like this.
 
         Raises:
-            DownloadError: If ``loss`` is an error, or the data of a coding ended early, and the limits do not allow
-                this.
+            DownloadError: If ``loss`` is an error, or the data of a coding ended early, and the limits do not allow an
+                incomplete body.
         """
         if self.truncates and isinstance(loss, BodyTooLarge):
             return body.finish(), ("truncated",)
@@ -314,7 +314,7 @@ class SinkWriter:
         Raises:
             BodyTooLarge: If the body exceeds its limit. The bytes up to the limit are kept.
             ResponseBroken: If a coding can't be decoded.
-            BodyNotWritten: If the sink can't store it.
+            BodyNotWritten: If the sink can't store the body.
         """
         for piece in body.decoded(chunk):
             body.keep(piece)
@@ -331,7 +331,7 @@ class SinkWriter:
             The class that creates the response, or a function with the same arguments.
 
         Raises:
-            BodyNotWritten: If the sink can't store it.
+            BodyNotWritten: If the sink can't store the body.
         """
         if not self.has_begun:
             return Response
@@ -350,7 +350,7 @@ async def write_to_sink(response: Response, sink: BodySink) -> Response:
     """Write the body of ``response`` to a sink if it is large, and return the new response. A checkpoint if large.
 
     Raises:
-        BodyNotWritten: If the sink can't store it.
+        BodyNotWritten: If the sink can't store the body.
     """
     body = Body((), 0)
     async with SinkWriter(sink) as writer:

@@ -1,4 +1,4 @@
-"""Connecting to hosts. The attempts for a host's addresses start with a delay and run in parallel (RFC 8305)."""
+"""Connecting to hosts. Attempts for several addresses start one by one and run in parallel (RFC 8305)."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ async def _connected(address: Address, options: ConnectOptions) -> trio.SocketSt
 
 
 async def _bind(sock: trio.socket.SocketType, bind_address: BindAddress) -> None:
-    if bind_address.port and os.name == "posix":  # otherwise the port stays in use for a minute
+    if bind_address.port and os.name == "posix":  # reuse the port, which stays in use for a minute after a connection
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         await sock.bind((bind_address.host, bind_address.port))
-    # This includes ``gaierror``, raised if the local address has another family, which is not the host's fault.
+    # ``gaierror`` is an ``OSError`` too. It is raised if the local address has another family, not because of the host.
     except OSError as error:
         at = f" port {bind_address.port}" if bind_address.port else ""
         raise OSError(f"it can't come from {bind_address.host}{at} ({words_of(error)})") from error
@@ -140,7 +140,7 @@ async def _race(addresses: Sequence[Address], options: ConnectOptions) -> trio.S
         for stream in won:
             stream.socket.close()
         raise
-    for stream in won[1:]:  # two attempts succeeded at the same time
+    for stream in won[1:]:  # close the others if two attempts succeeded at the same time
         stream.socket.close()
     if not won:
         raise failures[0]

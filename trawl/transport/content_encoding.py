@@ -1,9 +1,9 @@
 """Incremental decoders of content codings (RFC 9110, 8.4).
 
 Theory of operation. Every coding has a :class:`Decoder` that returns chunks of a bounded size. zlib and brotli accept
-an output limit. zstandard does not. But its input consists of blocks of at least 4 bytes, and a block has at most 128
-KiB of output (RFC 8878, 3.1.1.2), so the input is cut into small parts. The input of the other decoders is cut too,
-because zlib copies the remaining input once for each gzip member. A small input may contain many empty members, so
+an output limit. zstandard has no such limit, but its input consists of blocks of at least 4 bytes, and a block has at
+most 128 KiB of output (RFC 8878, 3.1.1.2), so the input is cut into small parts. The input of the other decoders is cut
+too, because zlib copies the remaining input once for each gzip member. A small input may contain many empty members, so
 every step yields a chunk, even if the chunk is empty.
 """
 
@@ -78,7 +78,7 @@ class GzipDecoder:
 
 
 class DeflateDecoder:
-    """``deflate`` as servers use it: zlib's format (RFC 1950), or the raw format (RFC 1951) that some send instead."""
+    """``deflate`` as servers send it: in zlib's format (RFC 1950), or sometimes in the raw format (RFC 1951)."""
 
     def __init__(self) -> None:
         self._start = b""
@@ -119,7 +119,7 @@ class BrotliDecoder:
             data = b""
             if piece:
                 yield piece
-            elif self._codec.can_accept_more_data():  # also true while the decoder still has output
+            elif self._codec.can_accept_more_data():  # also true while the decoder has output, so check it last
                 return
 
 

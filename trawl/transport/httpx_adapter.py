@@ -46,18 +46,19 @@ _LAST_CHUNK = b"0\r\n\r\n"
 class HTTP11Transport(httpx.AsyncBaseTransport):
     """Our own HTTP/1.1 for httpx's clients: ``httpx.AsyncClient(transport=HTTP11Transport())``. Runs on Trio only.
 
-    Arguments that httpx's own transport also has have the same meaning here.
+    All arguments except ``resolve`` have the same meaning as in httpx's own transport.
 
     Args:
         verify: True to trust the certificates of certifi, False to trust all servers, or an ``ssl.SSLContext``. A file
             or folder of certificates is accepted with httpx's own warning.
-        cert: A client certificate: a file, or file and key, or file, key and password. Accepted with httpx's own
-            warning. Prefer to load it into the context.
+        cert: A client certificate: a file, a pair of file and key, or a tuple of file, key and password. Accepted with
+            httpx's own warning. It is better to load the certificate into the context.
         trust_env: Whether to use ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
         limits: Maximum connections, maximum idle connections, and seconds for which an idle connection is kept.
         uds: The path of a Unix socket to use for every host.
         local_address: Local address of the connections.
-        retries: Number of further attempts to connect after a failed one. A request that was sent is not sent again.
+        retries: Number of further attempts to connect after a failed attempt. A request that was sent is not sent
+            again.
         socket_options: Level, option and value of ``setsockopt``, set before connecting.
         resolve: Looks up names; None for the system's lookup in threads. Results are cached for a minute.
 
@@ -80,7 +81,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         resolve: Resolve | None = None,
     ) -> None:
         context = None
-        # Other arguments need their own context. The default context is created when it is first needed.
+        # Only arguments other than the defaults need their own context. The default context is created on first use.
         if not isinstance(verify, bool) or cert is not None or not trust_env:
             context = httpx.create_ssl_context(verify, cert, trust_env)
         keepalive, idle = limits.keepalive_expiry, limits.max_keepalive_connections
@@ -100,7 +101,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         request's extensions ``timeout``, ``sni_hostname`` and ``target`` are supported.
 
         Raises:
-            httpx.TransportError: If it fails, with the same errors as httpx's own transport.
+            httpx.TransportError: If the request fails, with the same errors as httpx's own transport.
         """
         url = request.url
         base, server_name = f"{url.scheme}://{url.netloc.decode('ascii')}", request.extensions.get("sni_hostname") or ""
@@ -191,7 +192,7 @@ def _mapped(request: httpx.Request) -> Generator[None, None, None]:
 async def _within(
     request: httpx.Request, limit: str, failure: type[httpx.TimeoutException], step: Callable[[], Awaitable[Any]]
 ) -> Any:
-    """Return the result of ``step()``, or raise ``failure`` after the request's ``timeout`` for ``limit``."""
+    """Return the result of ``step()``. Raise ``failure`` after the request's timeout with the name ``limit``."""
     seconds = request.extensions.get("timeout", {}).get(limit)
     if seconds is None:
         return await step()
@@ -201,7 +202,7 @@ async def _within(
 
 
 def _has_body(request: httpx.Request) -> bool:
-    """Return whether a body is announced (RFC 9112, 6)."""
+    """Return whether the headers announce a body (RFC 9112, 6)."""
     headers = request.headers
     return "transfer-encoding" in headers or headers.get("content-length", "0") not in {"", "0"}
 
@@ -242,7 +243,7 @@ class _OpenRequest:
         """Send the request and read the headers of the response.
 
         Raises:
-            httpx.TransportError: If it fails.
+            httpx.TransportError: If the request fails.
             ConnectionClosedError: If the connection ended before the first byte of the response.
         """
         with _mapped(self._request):

@@ -239,8 +239,8 @@ class Stream(httpcore.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         """Return httpcore's ``is_readable``, ``ssl_object`` or ``server_addr``; None for any other name."""
-        # httpcore checks this before it reuses a connection. If the connection is readable, it is closed or has
-        # unexpected data.
+        # httpcore asks for ``is_readable`` before it reuses a connection. A readable connection was closed by the peer,
+        # or has unexpected data.
         if info == "is_readable":
             return self.is_spoilt or self._is_refused or self._socket.is_readable()
         if info == "ssl_object":  # httpcore only reads the ALPN protocol, which Trio's streams provide too
@@ -271,7 +271,7 @@ class Pools:
     Args:
         direct: Backend for direct connections.
         to_proxies: Backend for connections to proxies.
-        ssl_context: Creates the context that decides which servers are trusted, when it is first needed.
+        ssl_context: Creates the TLS context when it is first needed. The context decides which servers are trusted.
         keepalive: Seconds for which an idle connection is kept.
         http2: Whether to offer HTTP/2 to servers.
     """
@@ -303,7 +303,7 @@ class Pools:
         key = route, is_secure
         if key not in self._pools and len(self._pools) >= MAX_PROXIES:
             await self._close_oldest()
-        pool = self._pools.get(key)  # another task may have created the pool while this one was closing the oldest
+        pool = self._pools.get(key)  # another task may have created it while this task closed the oldest pool
         if pool is None:
             pool = self._pools[key] = self._make(route, is_secure=is_secure)
         self._pools.move_to_end(key)

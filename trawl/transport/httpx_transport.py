@@ -77,7 +77,7 @@ class RequestTrace:
 
     Attributes:
         is_new: Whether a connection was opened for the request.
-        is_through: Whether a proxy has accepted the request, so that later errors are not the proxy's.
+        is_through: Whether a proxy has accepted the request, so that the proxy is not the cause of later errors.
         has_sent: Whether the request was sent.
     """
 
@@ -106,7 +106,7 @@ class RequestTrace:
 
     @property
     def is_stale(self) -> bool:
-        """True if the request got no response on a connection that had been idle before or during the wait."""
+        """True if the connection was idle before the request or while it waited, and no response came."""
         return (not self.is_new or self._has_waited) and self.has_sent and self._outcome.first_byte_at is None
 
     async def __call__(self, event: str, details: Mapping[str, Any]) -> None:
@@ -128,7 +128,7 @@ class RequestTrace:
         elif what == "send_request_headers.started":
             self._is_connect = details["request"].method == b"CONNECT"
             if not self._is_connect:
-                await self._sent(can_wait=where == "http11")  # an HTTP/2 request has its stream already
+                await self._sent(can_wait=where == "http11")  # HTTP/2 can't wait: it has opened a stream
         elif what in _WRITTEN:
             if self.has_sent:
                 tell_written(self._on_sent)
@@ -323,8 +323,8 @@ class HttpxTransport:
             loaded for the first ``https`` URL.
         guard: Decides to which addresses the crawl may connect; None for all. A proxy looks up names itself, so with a
             proxy only addresses in URLs are checked. The proxy itself may have any address.
-        room: Closes an idle connection of another transport, called if this transport has none; None if there is no
-            other transport.
+        room: Closes an idle connection of another transport. Called if this transport has no idle connection. None if
+            there is no other transport.
         keeps_received: Whether outcomes have the received bytes (:attr:`trawl.http.Outcome.received`), for an archive.
     """
 
@@ -412,7 +412,7 @@ class HttpxTransport:
                     await trio.sleep(ROOM_PAUSE)  # noqa: ASYNC120 - not an error, because nothing was sent
                     return None
                 is_stale = trace.is_stale and isinstance(error, DISCONNECTED) and request.method in SAFE_METHODS
-                if is_last or not is_stale:  # if a kept connection was dead, try a new one (RFC 9112, 9.3.1)
+                if is_last or not is_stale:  # otherwise, try a new connection (RFC 9112, 9.3.1)
                     blamed = None if trace.is_through or trace.has_sent else proxy
                     raise mapped(error, parsed.host, blamed, self._settings) from error
                 outcome.sent_at = None  # the next attempt counts as another send
@@ -466,9 +466,9 @@ class HttpxTransport:
         extensions = {"timeout": {**times, "write": times["read"]}, "trace": trace}
         host = parsed.host
         if proxy is None:
-            extensions["sni_hostname"] = host.rstrip(".")  # httpcore would send this name to a TLS proxy too
+            extensions["sni_hostname"] = host.rstrip(".")  # not with a proxy, because a TLS proxy would get it too
         elif proxy.scheme != "socks5" and ":" in host:
-            host = f"[{host}]"  # required in CONNECT and in the absolute form (RFC 9112, 3.2.3)
+            host = f"[{host}]"  # brackets are required in CONNECT and in the absolute form (RFC 9112, 3.2.3)
         return httpcore.Request(
             request.method,
             httpcore.URL(

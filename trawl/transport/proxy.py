@@ -25,7 +25,7 @@ class Proxy:
         scheme: ``"http"``, ``"https"`` (TLS up to the proxy) or ``"socks5"``; the proxy always looks up host names.
         host: The host, without brackets.
         port: The port. Always known.
-        credentials: User and password, or None.
+        credentials: User and password; None if the URL has none.
     """
 
     scheme: str

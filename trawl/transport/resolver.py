@@ -179,7 +179,7 @@ class ResolverCache:
     """Calls ``resolve`` once for each name and lifetime, even if several tasks wait for the result.
 
     A failure is raised in all waiting tasks, and not cached. If the task that runs the lookup is cancelled, one of the
-    waiting tasks repeats it.
+    waiting tasks repeats the lookup.
 
     Args:
         resolve: Looks up names.
@@ -354,8 +354,8 @@ def _addresses(
     """Return the addresses of both responses, with the shorter lifetime.
 
     Raises:
-        socket.gaierror: If there are no addresses. The code is ``EAI_NONAME`` if a server has reported this or the name
-            is invalid, and ``EAI_AGAIN`` if no server has responded.
+        socket.gaierror: If there are no addresses. The code is ``EAI_NONAME`` if a server has reported that the name
+            does not exist or the name is invalid, and ``EAI_AGAIN`` if no server has responded.
     """
     import dns.exception  # noqa: PLC0415
     import dns.resolver  # noqa: PLC0415

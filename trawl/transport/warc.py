@@ -68,7 +68,7 @@ ARCHIVE_CLOSE_GRACE = 5.0
 """Maximum seconds for writing the last records when a crawl ends."""
 
 _SECRET_FIELDS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
-_CAUSES = {"truncated": "length", "dataloss": "disconnect"}  # values of WARC-Truncated (ISO 28500, 5.13)
+_CAUSES = {"truncated": "length", "dataloss": "disconnect"}  # a response's flag -> WARC-Truncated (ISO 28500, 5.13)
 
 CUT_SHORT: dict[type[DownloadError], str] = {
     BodyTooLarge: "length",
@@ -109,8 +109,8 @@ class WarcEntry:
         received: Head and body of the response as received; None if unknown. The body is None if it went to a file.
         error: The error that ended the exchange; None if there is a response.
         sent_utc: Wall time of the send; None if the request was not sent.
-        headers_utc: Wall time at which the headers were read; None if they were not.
-        ended_utc: Wall time of the last byte or of the error; None for ``started_utc``.
+        headers_utc: Wall time at which the headers were read; None if no headers were read.
+        ended_utc: Wall time of the last byte or of the error; None to use ``started_utc``.
         charges: Slot (0 for none), amount and name of each scope that was charged.
     """
 
@@ -240,7 +240,7 @@ class WarcWriter:
         return not self._has_bodies and urlsplit(entry.request.url).path != "/robots.txt"
 
     def _records(self, entry: WarcEntry, body: BinaryIO) -> Iterator[Any]:
-        """Yield the records of an entry. All but the first refer to the first."""
+        """Yield the records of an entry. All later records refer to the first record."""
         records = [self._response(entry, body)] if entry.has_response else []
         if entry.has_response or entry.sent_utc is not None:
             records.append(self._request(entry))
@@ -281,7 +281,7 @@ class WarcWriter:
             head = response_head(response.protocol or "", response.status, response.headers)
         if received is None or received[1] is None or self._omits(entry):
             head, renamed = _WIRE_FIELD.subn(b"X-Archive-Orig-", head)
-            if renamed:  # otherwise no length is needed: a reader takes the rest of the record as the body
+            if renamed:  # the new length replaces the headers that described the body as sent
                 head = b"%sContent-Length: %d\r\n\r\n" % (head[:-2], body.seek(0, io.SEEK_END))
         return self._record("response", entry, head, body)
 
@@ -351,19 +351,19 @@ class WarcTransport:
         self._is_broken = False
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request``, and return when its exchange is written to the WARC file. A checkpoint."""
+        """Send ``request``, and return when its exchange has been written to the WARC file. A checkpoint."""
         started_at = trio.current_time()
         try:
             outcome = await self._transport.send(request, on_sent)
         except trio.Cancelled as error:
             sent_at: float | None = getattr(on_sent, "sent_at", None)
-            if sent_at is not None:  # written with the next entries
+            if sent_at is not None:  # the entry is written with the next entries
                 now = trio.current_time()
                 self._add(Outcome(request, started_at=started_at, sent_at=sent_at, ended_at=now), error, on_sent)
             raise
         if not outcome.is_deferred:
             self._add(outcome, outcome.error, on_sent)
-            outcome.received = None  # release these bytes as soon as they are written
+            outcome.received = None  # so that these bytes are freed as soon as they are written
             await self._write()
         return outcome
 
@@ -425,7 +425,7 @@ async def open_archive(
         max_bytes: Size in bytes at which the next file is started.
         blocking: Runs the writes in threads.
         now_utc: Returns the wall time.
-        has_bodies: Whether the bodies of responses are written. Without them, only those of robots.txt are.
+        has_bodies: Whether the bodies of all responses are written. If not, only the bodies of robots.txt are written.
 
     Raises:
         SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.

@@ -3,9 +3,9 @@
 Theory of operation of :class:`RequestDeadline`: a request has one timeout for the whole request and one for each phase
 (connecting, sending, reading). A cancel scope for each timeout would cost more than reading a small page, while moving
 a deadline costs a third as much as a scope. So there is one scope. Its deadline is the end of the whole request's
-timeout or of the current phase's timeout, whichever is earlier. When it has passed, :meth:`RequestDeadline.error`
-determines which timeout it was. The scope is entered at the first wait, because a request that completes without
-waiting needs no timeout.
+timeout or of the current phase's timeout, whichever is earlier. When the deadline has passed,
+:meth:`RequestDeadline.error` determines which timeout has passed. The scope is entered at the first wait, because a
+request that completes without waiting needs no timeout.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class RequestDeadline:
         self._move(now + self._read)
 
     def writing(self) -> None:
-        """Enforce only the timeout of the whole request, because storing received bytes is not the server's time."""
+        """Enforce only the timeout of the whole request, because the server can't speed up the storing of bytes."""
         self._move(inf)
 
     def still_reading(self) -> None:
@@ -185,7 +185,7 @@ class Connection:
         Raises:
             ResponseBroken: If the bytes are not a response, or the response ended early.
             ConnectionClosedError: If the connection failed or ended before the first byte of the response.
-            OSError: If the connection broke.
+            OSError: If the connection broke later.
         """
         wire, parser = self.wire, self.parser
         try:
@@ -225,7 +225,7 @@ class Connection:
             del self.received[end:]
 
     def message(self, *, is_in_file: bool) -> tuple[bytes, bytes | None] | None:
-        """Return and remove the bytes of the response, without interim responses and later bytes; None if not kept."""
+        """Remove and return the bytes of the final response, without later bytes; None without an archive."""
         if self.received is None:
             return None
         parser, whole = self.parser, bytes(self.received)
@@ -326,11 +326,11 @@ async def _read_body(
 ) -> tuple[bytes, Sequence[str]]:
     """Read a body that is incomplete or must be decoded or checked. Return it with the response's flags.
 
-    With ``writer``, return only the part that was not written.
+    With ``writer``, return only the part that was not written to the sink.
     """
     parser = connection.parser
-    # In responses to HEAD and in a 304, ``Content-Length`` is the length that a GET would have returned (RFC 9110,
-    # 8.6).
+    # In responses to HEAD and in a 304, ``Content-Length`` is the length of the body that a GET would have returned
+    # (RFC 9110, 8.6).
     length = parser.length if request.method != "HEAD" and parser.status not in _BODILESS else None
     body = limits.body(parser.headers.getlist("content-encoding"), length)
     loss: DownloadError | None

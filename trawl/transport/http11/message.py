@@ -61,8 +61,9 @@ class ParsedUrl:
 def wire_fields(request: Request, parsed: ParsedUrl, accept_encoding: str | None) -> list[tuple[bytes, bytes]]:
     """Return the headers to send: the request's own headers, and the headers that the connection needs.
 
-    ``Host`` comes first (RFC 9110, 7.2). This function sets the headers for the body's length and ignores the request's
-    own. The URL's user info becomes ``Authorization: Basic`` (RFC 7617) unless the request has this header.
+    ``Host`` comes first (RFC 9110, 7.2). This function sets the headers for the body's length, and ignores those that
+    the request sets itself. The URL's user info becomes ``Authorization: Basic`` (RFC 7617) unless the request has this
+    header.
 
     Raises:
         RequestInvalid: If the request's own ``Host`` is not a host and port.

@@ -4,8 +4,8 @@ Theory of operation: HTTP/1.1 is half-duplex, so a stream is never read and writ
 protection in Trio's streams (two conflict detectors, a checkpoint after each send) is not needed. :class:`TcpStream`
 sends without a checkpoint. Before it reads, it executes one checkpoint, so that all other tasks run once. In a busy
 program, most responses have arrived after this checkpoint. Waiting for a socket would take three times as long as the
-checkpoint, and would also need a timeout. If no bytes have arrived after the checkpoint, the next few reads skip it.
-All other streams use :class:`TrioStream`.
+checkpoint, and would also need a timeout. If no bytes have arrived after the checkpoint, the next few reads skip the
+checkpoint. All other streams use :class:`TrioStream`.
 
 TLS is Trio's ``SSLStream`` (RFC 8446). As in browsers, it does not wait for the peer's ``close_notify``. If a server
 closes the connection without ``close_notify``, this is treated as the end of the stream, because many servers do it. If
@@ -44,7 +44,7 @@ class NetworkStream(Protocol):
     """The address of the peer; None if it has none."""
 
     is_cut: bool
-    """Whether it ended without the peer's TLS ``close_notify``."""
+    """Whether the connection ended without the peer's TLS ``close_notify``."""
 
     def send_nowait(self, data: bytes) -> int:
         """Send as much of ``data`` as the system accepts without waiting, and return the number of bytes sent."""
@@ -55,7 +55,7 @@ class NetworkStream(Protocol):
         ...
 
     async def receive_soon(self) -> bytes | None:
-        """Let other tasks run and return the received bytes; empty at the end; None if there are none.
+        """Let other tasks run, then return the received bytes: empty at the end, None if no bytes have arrived.
 
         This is a checkpoint if it returns bytes. After a call that found no bytes, the next calls may return None
         without a checkpoint.
@@ -124,7 +124,7 @@ class TcpStream:
             return 0
 
     async def receive_soon(self) -> bytes | None:
-        """Let other tasks run and return the received bytes; None if no bytes have arrived, also in a recent call."""
+        """Let other tasks run, then return the received bytes; None if this or a recent call found no bytes."""
         if self._reluctance:
             self._reluctance -= 1
             return None
@@ -241,7 +241,7 @@ def _discard_unsent(sock: socket.socket | trio.socket.SocketType) -> None:
 def _readable(sock: socket.socket) -> Callable[[], object]:
     """Return a function that checks if a socket is readable.
 
-    It uses poll(2), which takes a third of the time of a peek.
+    The function uses poll(2), which takes a third of the time of a peek.
     """
     if hasattr(select, "poll"):
         poll = select.poll()

@@ -114,7 +114,7 @@ class ResponseParser:
         status: The final status code; 0 until the headers are complete.
         version: The HTTP version, such as ``"1.1"``.
         fields: Names and values of the headers, as received and in the order received, without trailers.
-        headers: The same headers for access by name; empty until they are complete.
+        headers: The same headers for access by name; empty until all headers have arrived.
         trailers: The trailers after a chunked body (RFC 9112, 7.1.2).
         length: The ``Content-Length``, if it frames the body; None otherwise.
         has_head: Whether the headers are complete.
@@ -276,8 +276,8 @@ class ResponseParser:
             return
         except httptools.HttpParserError as error:
             failure = error
-        # Handle the error outside of the ``except`` block. Inside the block, Python would set the ``__context__`` of a
-        # new exception, for example from the next parser, to the handled error instead of the error from the callback.
+        # Handle the error outside of the ``except`` block. Inside the block, each new exception would get the handled
+        # error as its ``__context__``, which would hide the exception from a callback.
         if isinstance(failure.__context__, _ExtraDataError) or self.is_complete:
             self.has_extra_data = True
         elif isinstance(failure.__context__, ResponseBroken):
@@ -305,7 +305,7 @@ class ResponseParser:
         refusal = self._refusal
         if b"\0" in head[:end]:
             raise ResponseBroken("the response is broken: a header contains a NUL") from refusal
-        if _BLANK_FIRST.match(head.lstrip(b"\r\n")):  # RFC 9112, 2.2: it may be an attempt to hide a header
+        if _BLANK_FIRST.match(head.lstrip(b"\r\n")):  # this may be an attempt to hide a header (RFC 9112, 2.2)
             raise ResponseBroken("the response is broken: a space before the first header") from refusal
         self._reset(self._is_head)
         self.has_started = True
@@ -335,7 +335,7 @@ class ResponseParser:
         self._add((name, text))
 
     def on_headers_complete(self) -> None:
-        """Called when all headers of the final response or an interim one have arrived."""
+        """Called when all headers of a response have arrived. It may be an interim response."""
         parser = self._parser
         status: int = parser.get_status_code()
         if status < 200:
@@ -379,14 +379,14 @@ class ResponseParser:
             self.is_keepable = self._is_persistent()
 
     def _is_persistent(self) -> bool:
-        """Return whether the connection stays open (RFC 9112, 9.3). llhttp would wait for a body first."""
+        """Return whether the connection stays open (RFC 9112, 9.3). llhttp's own method would wait for a body first."""
         options = b",".join(value for name, value in self.fields if name.lower() == b"connection").lower()
         words = {option.strip() for option in options.split(b",")}
         return b"close" not in words and (self.version != "1.0" or b"keep-alive" in words)
 
     def on_body(self, piece: bytes) -> None:
         """Called for each chunk of the body."""
-        # An interim response must not have a body (RFC 9110, 15.2). The body would become a part of the page.
+        # An interim response must not have a body (RFC 9110, 15.2). Such a body would become a part of the page.
         if self._is_interim:
             raise ResponseBroken("the response is broken: an interim response has a body")
         self._pieces.append(piece)

@@ -61,7 +61,7 @@ class Origin:
     Attributes:
         key: The origin's key in the pool.
         url: The start of the origin's URLs, up to the path.
-        parsed: The parts of ``url``. The path has no meaning.
+        parsed: The parts of ``url``. Its path is not used.
         idle: The idle connections to the origin, in the order in which they became idle.
         session: The last TLS session, for resumption; None if there is none.
         server_name: The name for which the certificate must be valid; "" for the host.
@@ -129,7 +129,10 @@ class Pool:
         return origin
 
     def take(self, origin: Origin, now: float) -> Connection | None:
-        """Take an open connection to ``origin`` out of the pool, or return None. Closes expired connections."""
+        """Take an open connection to ``origin`` out of the pool, or return None.
+
+        Closes expired connections.
+        """
         if now >= self._expires_at:
             self._expire(now)
         while origin.idle:
@@ -226,7 +229,7 @@ class ConnectionFactory:
         Raises:
             NameNotResolved: If the name has no address.
             FileLimitError: If the limit of open files is reached.
-            AddressRefused: If the crawl must not connect to any of its addresses.
+            AddressRefused: If the crawl must not connect to any of the host's addresses.
             TLSFailed: If the handshake fails or the certificate is refused.
             ConnectFailed: If no address accepts the connection.
         """

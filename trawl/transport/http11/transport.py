@@ -42,8 +42,8 @@ class Http11Transport:
         connect: Opens connections; None for TCP and TLS.
         max_idle: Maximum number of idle connections; None to compute it from the limit of open files.
         guard: Decides to which addresses the crawl may connect; None for all.
-        room: Closes an idle connection of another transport, called if this transport has none; None if there is no
-            other transport.
+        room: Closes an idle connection of another transport. Called if this transport has no idle connection. None if
+            there is no other transport.
         keeps_received: Whether outcomes have the received bytes (:attr:`trawl.http.Outcome.received`), for an archive.
     """
 
@@ -105,7 +105,7 @@ class Http11Transport:
         return outcome
 
     async def aclose(self) -> None:
-        """Close the idle connections now, and the others when their requests end. Safe to call twice. A checkpoint."""
+        """Close idle connections now, and all others when their requests end. Safe to call twice. A checkpoint."""
         self._pool.close()
         await trio.lowlevel.checkpoint()
 
@@ -157,14 +157,14 @@ class Http11Transport:
                 connection, may_be_dead = None, False
                 outcome.sent_at = None  # the next attempt counts as another send
             except BaseException:
-                connection.cut(outcome)  # close it completely, because another process may own the host from now on
+                connection.cut(outcome)  # drop unsent bytes too, because another process may own the host now
                 raise
             else:
                 self._put_back(origin, connection, message, outcome.ended_at)
                 return response
 
     def _kept(self, origin: Origin, on_sent: OnSent, now: float) -> tuple[Connection | None, bool]:
-        """Take a kept connection; None if there is none.
+        """Take a kept connection out of the pool, or return None if there is none.
 
         Also returns whether the request may be sent again if the connection turns out to be dead.
         """
@@ -174,7 +174,7 @@ class Http11Transport:
         if connection.requests:
             connection.close()
             return None, False
-        return connection, False  # another request opened it, but had to wait and did not use it
+        return connection, False  # the request that opened it had to wait and did not use it
 
     async def _open(self, origin: Origin, outcome: Outcome, deadline: RequestDeadline) -> Connection | None:
         """Open a connection, or return None if too many files are open."""
@@ -182,7 +182,7 @@ class Http11Transport:
         while True:
             now = trio.current_time()
             deadline.connecting(now)
-            # If this waits until another connection is closed, the wait does not count as the server's latency.
+            # Start again in each round, because waiting for another connection to close is not the server's latency.
             if outcome.sent_at is None:
                 outcome.started_at = now
             try:
