@@ -316,8 +316,8 @@ async def crawl_with(
         settings: Loaded settings.
         spider_args: Arguments of the spider's constructor.
         collect: True to keep the items for the result; None to keep them unless there are feeds.
-        watchers: Tasks that watch the running crawl and are cancelled at its end. If a watcher raises an exception, it
-            is logged, and the crawl continues.
+        watchers: Tasks that watch the running crawl and are cancelled at its end. If a watcher raises an exception, the
+            exception is logged, and the crawl continues.
         receivers: Receivers of items in addition to the feeds.
         handle_signals: True if the process belongs to the crawl. The first SIGINT, SIGTERM or SIGHUP then drains the
             crawl, the second cancels it, and callbacks that block cause a warning. Put
@@ -545,7 +545,7 @@ async def _stored(
 
 
 def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard:
-    """Return the guard that decides which addresses are allowed. If a transport is given, it allows all by default.
+    """Return the guard that decides which addresses are allowed. Without ``is_real``, all are allowed by default.
 
     The guard gets the start URLs here, because a resumed crawl may not read ``start()`` again.
     """
@@ -574,7 +574,7 @@ def _resolver(settings: Settings, blocking: Blocking) -> Resolve:
 
 
 def _is_asyncio_task() -> bool:
-    """Return True if asyncio runs the current task. Trio may run other tasks as a guest of its loop."""
+    """Return True if asyncio runs the current task. Trio may run other tasks as a guest of asyncio's loop."""
     if "asyncio" not in sys.modules or trio.lowlevel.in_trio_task():
         return False
     try:

@@ -92,7 +92,7 @@ _ALL_ONES = 0xFFFFFFFF
 
 
 def address_kind(address: str) -> str | None:
-    """Return the kind of ``address``, as ``"loopback"`` or ``"private"``; None if it is public.
+    """Return the kind of ``address``, such as ``"loopback"`` or ``"private"``; None if it is public.
 
     Args:
         address: IPv4 or IPv6, without brackets; a zone (``%eth0``) is ignored.
@@ -158,7 +158,7 @@ class AddressGuard:
 
     @property
     def is_open(self) -> bool:
-        """True if all private addresses may be connected to."""
+        """True if the crawl may connect to all private addresses."""
         return self._is_open
 
     def open(self) -> None:
@@ -184,7 +184,7 @@ class AddressGuard:
         return "all" if self._is_open else "host" if self._names.get(_bare(host_of(url))) else ""
 
     def take_over(self, url: str, vouched: str) -> None:
-        """Record for this URL (in normal form) what :meth:`vouched` has returned in another process."""
+        """Apply the result of :meth:`vouched` for this URL (in normal form) in another process."""
         if self._allows is not None:
             return
         if vouched == "all":

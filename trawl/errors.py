@@ -385,7 +385,7 @@ class RenderError(DownloadError):
 
 
 class BrowserEnded(RenderError):
-    """The browser has ended, while it rendered the page or before."""
+    """The browser ended before the page was rendered."""
 
 
 class PageCrashed(RenderError):

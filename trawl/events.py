@@ -55,7 +55,7 @@ class Event:
 
 @attrs.frozen
 class RequestScheduled(Event):
-    """A request was admitted and will be sent when its scopes allow it: a new one, a redirect's target or a retry.
+    """A request was admitted and will be sent when its scopes allow it: a new request, a redirect's target or a retry.
 
     Attributes:
         request: The request.
@@ -119,7 +119,7 @@ class ResponseParsed(Event):
     Attributes:
         response: The response, with complete ``times``.
         scope: The scope that opened last before the send; "" without a scope.
-        limit: The limit of this scope that opened last, such as ``delay``; "" if none had closed it.
+        limit: The limit of this scope that opened last, such as ``delay``; "" if no limit had closed the scope.
     """
 
     response: Response
@@ -219,8 +219,8 @@ class Steered(Event):
 
     Attributes:
         order: The name of the order: ``pause``, ``resume``, ``stop``, ``set``, ``add`` or ``drop``.
-        effect: Its effect, in one sentence.
-        source: Where it came from: ``panel``, ``socket`` or ``store``.
+        effect: The effect of the order, in one sentence.
+        source: Where the order came from: ``panel``, ``socket`` or ``store``.
     """
 
     order: str
@@ -260,7 +260,7 @@ class EventStream(Generic[EventT]):
 
     Attributes:
         dropped: Number of events that were dropped because the reader was too slow.
-        is_read: True if a task has iterated over the stream, so that the end of the crawl waits for it.
+        is_read: True if a task has iterated over the stream, so that the end of the crawl waits for this task.
     """
 
     def __init__(self, events: Events, kinds: Sequence[type[EventT]], most: int) -> None:

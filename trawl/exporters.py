@@ -52,7 +52,8 @@ class BaseItemExporter(ABC):
         encoding: Character encoding; None for UTF-8 (and for JSON, ASCII with escapes).
         indent: Number of spaces per level, in JSON and XML. None for no line breaks, 0 for one line break between
             items.
-        feed_format: trawl's feed format that can find the last whole record of such a file; "" if there is none.
+        feed_format: trawl's feed format that can find the last whole record in a file of this exporter; "" if there is
+            none.
     """
 
     feed_format: str = ""
@@ -367,7 +368,7 @@ class MarshalItemExporter(BaseItemExporter):
 
     def export_item(self, item: Any) -> None:
         """Write an item."""
-        try:  # no variable for the dict: marshal would mark a dict with a second reference, and Scrapy does not
+        try:  # no variable for the dict, because marshal would mark a dict with a second reference, unlike Scrapy
             written = marshal.dumps(dict(self.get_serialized_fields(item)))
         except ValueError:  # marshal supports no subclasses, such as the string of a header in a moved crawl
             written = marshal.dumps(_plain_texts(dict(self.get_serialized_fields(item))))

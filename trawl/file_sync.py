@@ -20,7 +20,7 @@ _JOURNAL_END = bytes.fromhex("d9d505f920a163d7")  # follows the name of another 
 
 
 def check_journal(database: Path) -> None:
-    """Check that the rollback journal of an SQLite database names no other file, because SQLite would delete it.
+    """Check that the rollback journal of an SQLite database names no other file, because SQLite would delete that file.
 
     Only attached databases have such a journal, and trawl's databases are never attached.
 
@@ -113,7 +113,7 @@ def write_file(path: Path, content: bytes, mode: int = 0o666) -> None:
         OSError: If the file can't be written. The previous file is kept.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):  # a killed process with the same id may have left it
+    with suppress(FileNotFoundError):  # a killed process with the same id may have left the file
         new.unlink()
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:

@@ -99,7 +99,7 @@ _TEXT = etree.XPath(f"substring(string(), 1, {_MAX_TEXT})", smart_strings=False)
 class LinkExtractor:
     """Finds the wanted links of pages. It has the same arguments as Scrapy's link extractor.
 
-    A domain includes its subdomains. It matches any port unless it names one.
+    A domain includes its subdomains. It matches any port, unless the domain is given with a port.
 
     >>> page = HtmlResponse("http://a.example/", body="<a href='/item/1'>One</a> <a href='/help'>Help</a>")
     >>> [link.url for link in trawl.LinkExtractor(allow="/item/").extract_links(page)]
@@ -131,8 +131,8 @@ class LinkExtractor:
         r"""Create an extractor of the wanted links.
 
         Args:
-            allow: Regular expressions. A link is kept only if one of these matches anywhere in the link's URL. Empty
-                keeps all.
+            allow: Regular expressions. A link is kept only if one of these matches anywhere in the link's URL. If
+                empty, all links are kept.
             deny: Regular expressions. A link is dropped if one of these matches in the link's URL, even if ``allow``
                 matches.
             allow_domains: Keep only links to these domains.
@@ -152,7 +152,7 @@ class LinkExtractor:
             deny_attrs: Names of attributes to ignore, even if ``attrs`` names them.
 
         Raises:
-            ValueError: If a regular expression, an XPath or a CSS query is invalid. The message names it.
+            ValueError: If a regular expression, an XPath or a CSS query is invalid. The message names that string.
         """
         try:
             queries = [*_texts(restrict_xpaths), *(css_to_xpath(query) for query in _texts(restrict_css))]

@@ -1,7 +1,7 @@
 """The panel: a page in the browser that shows and steers running crawls. ``trawl crawl --panel [HOST:]PORT``.
 
-Theory of operation. The command opens the socket before the crawl starts, so that a port in use is one line. The server
-is Starlette on Hypercorn's Trio worker, and runs in a watcher of the crawl. Each tick of the crawl's
+Theory of operation. The command opens the socket before the crawl starts, so that the error for a port in use is one
+line. The server is Starlette on Hypercorn's Trio worker, and runs in a watcher of the crawl. Each tick of the crawl's
 :class:`~trawl.engine.status.StatusKeeper` is one server-sent event with the figures and the visible rows. It is built
 once for all readers of the same view, and a slow reader misses ticks, so readers never delay the crawl.
 
@@ -13,7 +13,7 @@ as text, and its Content-Security-Policy allows no other script or style.
 
 Length: the checks of a request are next to what they protect, so that a reader can judge them together.
 
-Only the option ``--panel`` imports this module, which needs the extra ``panel``.
+Only the option ``--panel`` imports this module, which needs the ``panel`` extra.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ROWS = 100
 """Maximum number of scopes in one event."""
 
 MAX_ITEMS = 10
-"""Maximum number of items in one event; of more items, the latest are shown."""
+"""Maximum number of items in one event; if there are more, the latest items are shown."""
 
 MIN_TOKEN = 16
 """Minimum number of characters of a token."""
@@ -89,7 +89,7 @@ HEADERS: Mapping[str, str] = {
 
 @attrs.frozen
 class Address:
-    """Where the panel listens.
+    """The address on which the panel listens.
 
     Attributes:
         socket: The listening socket.
@@ -119,7 +119,7 @@ class Address:
         if host in self.hosts:
             return True
         name, _, given = host.rpartition(":")
-        # A rebound name is a name, so an IP address is safe.
+        # Only a name can be rebound, so an IP address is safe.
         return self.is_any_address and given == str(port) and _is_ip(name.strip("[]"))
 
 
@@ -131,8 +131,8 @@ def parse_address(text: str, token: str = "") -> Address:
         token: The setting PANEL_TOKEN; "" for none.
 
     Raises:
-        UsageError: If the value is no address, the port is in use, the extra ``panel`` is not installed, or an address
-            that other machines can reach has no token.
+        UsageError: If the value is not an address, the port is in use, the ``panel`` extra is not installed, or an
+            address that other machines can reach has no token.
     """
     host, _, port_text = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
@@ -181,7 +181,7 @@ class Guard:
     """Checks the host, the origin and the token of every request, and adds the headers of :data:`HEADERS`.
 
     Args:
-        app: The application behind it.
+        app: The application behind the guard.
         address: Names and token of the panel.
     """
 
@@ -245,9 +245,9 @@ class View:
 
     Attributes:
         sort: The column that sorts the scopes.
-        is_descending: Whether the largest is first.
+        is_descending: Whether the scope with the largest value is first.
         text: Only scopes whose id contains this text.
-        offset: Number of scopes before the first visible one.
+        offset: Number of scopes before the first visible scope.
     """
 
     sort: str = "sends"
@@ -350,7 +350,7 @@ class Panel:
     """The panel of the running crawls of a command.
 
     Args:
-        address: Where it listens.
+        address: The address on which the panel listens.
     """
 
     def __init__(self, address: Address) -> None:
@@ -396,7 +396,7 @@ class Panel:
     def _config(self) -> Config:
 
         config = Config()
-        # The server closes the descriptor of its binding, so it gets its own.
+        # The server closes the descriptor that it gets, so give it a duplicate.
         config.bind = [f"fd://{self._address.socket.dup().detach()}"]
         config.accesslog = config.errorlog = None
         config.include_server_header = False

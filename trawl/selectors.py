@@ -56,7 +56,7 @@ _REST = re.compile(rf"(?:{_ATTRIBUTE})++")
 
 
 def limit_attributes(text: str) -> str:
-    """Return ``text``, an HTML page, without the attributes past :data:`MAX_ATTRIBUTES` of each element."""
+    """Return ``text``, an HTML page, without the attributes of an element after the first :data:`MAX_ATTRIBUTES`."""
     if len(text) <= SMALL:
         return text
     kept: list[str] = []
@@ -157,8 +157,8 @@ _NAMESPACES: dict[str, str] = dict(parsel.Selector._default_namespaces)  # share
 
 _TRANSLATOR = HTMLTranslator()
 
-# Shared, because creating a parser takes as long as parsing a small page. Its lock lets one thread at a time parse, and
-# the GIL is released.
+# Shared, because creating a parser takes as long as parsing a small page. The parser has a lock, so only one thread
+# parses at a time. Other threads run Python meanwhile, because the GIL is released.
 _PARSER = html.HTMLParser(recover=True, encoding="utf-8", huge_tree=True)
 
 
@@ -280,7 +280,7 @@ SelectorType = Literal["html", "xml", "json", "text"]
 
 
 NO_XML: re.Pattern[str] = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that XML excludes (XML 1.0, 2.2). libxml2 drops the text after some of them."""
+"""Characters that XML excludes (XML 1.0, 2.2). libxml2 drops the text after some of these characters."""
 
 
 def select(text: str, type: SelectorType = "html", base_url: str | None = None) -> Selector:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_SCOPES", "MetricsCollector", "MetricsServer", "Snapshot", "metrics_page", "trace_requests"]
 
 MAX_SCOPES = 100
-"""Default maximum number of scopes in the metrics, the busiest first. The others are summed up as ``other``."""
+"""Default maximum number of scopes in the metrics, the busiest first. The other scopes are summed up as ``other``."""
 
 OTHER = "other"
 """The label of all scopes that are not among the busiest."""
@@ -57,7 +57,7 @@ SPAN_PAUSE = 0.5
 """Seconds between two batches of spans."""
 
 MAX_SPANS = 10_000
-"""Maximum number of ended requests that wait for their span. The oldest are left out."""
+"""Maximum number of ended requests that wait for their span. The oldest requests are left out."""
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
@@ -109,7 +109,8 @@ class MetricsCollector:
 
     Args:
         snapshot: The crawls.
-        max_scopes: Maximum number of scopes for each crawl, the busiest first. The others are summed up as ``other``.
+        max_scopes: Maximum number of scopes for each crawl, the busiest first. The other scopes are summed up as
+            ``other``.
 
     Raises:
         UsageError: If prometheus_client is not installed (extra ``metrics``).
@@ -150,7 +151,7 @@ class MetricsCollector:
         yield from self._scopes()
 
     def _scopes(self) -> Iterator[Any]:
-        rows: list[tuple[str, ScopeStatus]] = []  # with the spider
+        rows: list[tuple[str, ScopeStatus]] = []  # pairs of the spider's name and a scope
         others: list[tuple[str, Sequence[ScopeStatus]]] = []
         for crawl, by_scope in self._snapshot:
             spider, scopes = crawl.spider, by_scope.values()
@@ -312,8 +313,9 @@ def _listening(address: str) -> socket.socket:
 async def trace_requests(crawl: Crawl) -> None:
     """Make a span for each request when it ends. This is a watcher, for the setting ``WATCHERS``.
 
-    The span lasts from the start of connecting to the last byte of the body. Attributes have the seconds of the waits
-    before and of the callback after. The sampler of the program's OpenTelemetry SDK decides which spans are kept.
+    The span lasts from the start of connecting to the last byte of the body. Attributes contain the seconds of the
+    waits before the span and of the callback after it. The sampler of the program's OpenTelemetry SDK decides which
+    spans are kept.
 
     Raises:
         UsageError: If opentelemetry-api is not installed (extra ``otel``).

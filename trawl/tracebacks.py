@@ -56,8 +56,8 @@ class UserExit(Exception):
 def contained_error(error: BaseException) -> Exception | None:
     """Return an error of user code as an ``Exception``, with its traceback.
 
-    Returns None for ``Cancelled``, ``KeyboardInterrupt``, groups that contain one of them, and the ``GeneratorExit`` of
-    a generator that is being closed. These must propagate.
+    Returns None for ``Cancelled``, ``KeyboardInterrupt``, groups that contain one of these errors, and the
+    ``GeneratorExit`` of a generator that is being closed. These must propagate.
     """
     if isinstance(error, Exception):
         return error.with_traceback(without_own_frames(error))
@@ -120,7 +120,7 @@ def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def without_own_frames(error: BaseException) -> TracebackType | None:
-    """Return the traceback of ``error``, starting at the first line of user code, or all of it without user code."""
+    """Return the traceback of ``error``, from the first line of user code on; the whole traceback if it has none."""
     step = error.__traceback__
     while step is not None and not is_user_file(step.tb_frame.f_code.co_filename):
         step = step.tb_next
@@ -128,7 +128,7 @@ def without_own_frames(error: BaseException) -> TracebackType | None:
 
 
 def user_traceback(error: BaseException) -> TracebackType | None:
-    """Return the traceback of ``error`` with only the lines of user code, or all of it without user code."""
+    """Return the traceback of ``error`` with only the lines of user code; the whole traceback if it has none."""
     kept: TracebackType | None = None
     steps: list[TracebackType] = []
     step = error.__traceback__
@@ -188,7 +188,7 @@ def check_part_imports(found: object, what: str) -> None:
         what: The setting and the component, "ITEM_PIPELINES: shop.Price".
 
     Raises:
-        WrittenForScrapy: If it imports Twisted. The message says what to write instead.
+        WrittenForScrapy: If the component imports Twisted. The message says what to write instead.
     """
     file = getattr(sys.modules.get(getattr(found, "__module__", "")), "__file__", None) or ""
     if not file or _OURS in Path(file).parents:

@@ -1,4 +1,4 @@
-"""User files: their recognition, and whether one is being imported for its spiders."""
+"""User files: how they are recognized, and whether a user file is being imported for its spiders."""
 
 from __future__ import annotations
 

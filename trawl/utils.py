@@ -51,7 +51,7 @@ __all__ = [
 
 
 def get_project_settings() -> Settings:
-    """Return the settings in ``[tool.trawl]`` of the nearest pyproject.toml and in the environment, to change them.
+    """Return changeable settings: ``[tool.trawl]`` of the nearest pyproject.toml, and the environment.
 
     Raises:
         SettingsError: If a name is unknown or a value does not fit.
@@ -61,9 +61,9 @@ def get_project_settings() -> Settings:
 
 
 def data_path(path: str | os.PathLike[str], createdir: bool = False) -> str:
-    """Return a path below ``.scrapy`` in the folder of the nearest scrapy.cfg or pyproject.toml, or else here.
+    """Return a path below ``.scrapy`` in the folder of the nearest scrapy.cfg or pyproject.toml.
 
-    An absolute path is returned unchanged.
+    Without such a file, the path is relative to the working directory. An absolute path is returned unchanged.
 
     Args:
         path: The path.

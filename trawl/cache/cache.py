@@ -38,12 +38,12 @@ __all__ = ["Cache", "Prepare", "is_asked_again", "key_of"]
 logger: logging.Logger = logging.getLogger("trawl.cache")
 
 MAX_STALE = 10_000
-"""Maximum number of stale responses that are kept until their requests are sent. For all others, the requests have no
-conditions.
+"""Maximum number of stale responses that are kept until their requests are sent. If there are more, the requests for
+the additional responses are sent without conditions.
 """
 
 Prepare = Callable[[Request], Request]
-"""Adds the headers to a request that the middleware would add before sending, because ``Vary`` may name them."""
+"""Adds to a request the headers that the middleware would add before sending, because ``Vary`` may name them."""
 
 
 def key_of(request: Request) -> bytes:
@@ -54,7 +54,7 @@ def key_of(request: Request) -> bytes:
 
 
 def is_asked_again(request: Request) -> bool:
-    """Return True if a response to this request was refused, so that it is a retry, or a redirect led back to it."""
+    """Return True if an earlier response to the URL was not accepted: for a retry, or a redirect back to the URL."""
     if not request.has_meta and notes_of(request) is NO_NOTES:
         return False
     if request.meta_get("retry_times") or notes_of(request).bypasses_cache:
@@ -90,7 +90,7 @@ class Cache:
         stats: Counts ``httpcache/hit``, ``/miss``, ``/store``, ``/uncacheable``, ``/revalidate``, ``/invalidate``,
             ``/ignore`` and ``/error``.
         ignored_statuses: Status codes that are not stored because they are retried, in addition to the settings.
-        prepare: Adds the headers to a request that the middleware will add later.
+        prepare: Adds to a request the headers that the middleware will add later.
         max_body_bytes: Maximum size of a served body, unless meta ``download_maxsize`` is set; 0 for no limit.
     """
 
@@ -122,7 +122,7 @@ class Cache:
         self._logged: set[str] = set()  # operations whose failure was logged
 
     async def find(self, requests: Sequence[Request]) -> list[Callable[[Request], Awaitable[Outcome]] | None]:
-        """Look up requests. A checkpoint if one of them may be served from the cache.
+        """Look up requests. A checkpoint if one of the requests may be served from the cache.
 
         Returns:
             For each request, a function that reads the body and returns the outcome; None if the request must be sent.
@@ -284,7 +284,7 @@ class Cache:
     async def _put(self, entry: NewEntry) -> None:
         """Store a response.
 
-        All responses that arrive during a transaction are stored together in the next. A checkpoint.
+        All responses that arrive during a transaction are stored together in the next transaction. A checkpoint.
 
         Raises:
             sqlite3.Error: If the transaction failed.
@@ -295,7 +295,7 @@ class Cache:
             await transaction.ended.wait()
         else:
             transaction = self._transaction = _Transaction([entry])
-            with trio.CancelScope(shield=True):  # because this task also writes the entries of other tasks
+            with trio.CancelScope(shield=True):  # shielded, because this task also writes the entries of other tasks
                 await self._write(transaction)
         if transaction.error is not None:
             raise sqlite3.OperationalError(str(transaction.error)) from transaction.error
@@ -305,7 +305,7 @@ class Cache:
             async with self._writing:
                 self._transaction = None
                 await self._blocking.run(self._store.put_many, transaction.entries)
-        except Exception as error:  # for example, sqlite3 raises other errors than its own for a body of 2 GB
+        except Exception as error:  # for a body of 2 GB, for example, sqlite3 does not raise its own error class
             transaction.error = error
         finally:
             transaction.ended.set()

@@ -251,7 +251,7 @@ class Rfc9111Policy:
         return isinstance(next_state, self._hishel.StoreAndUse)
 
     def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
-        """Return whether a response to the request would be the same variant as the stored response, and replace it."""
+        """Return whether a response to the request would be the same variant as the stored response."""
         return is_variant(request, stored)
 
     def refreshed(

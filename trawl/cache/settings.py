@@ -87,16 +87,16 @@ async def open_cache(
 
     Args:
         settings: Settings of the cache.
-        name: Name of the spider, which is also the name of its file.
+        name: Name of the spider, which is also the name of the cache's file.
         blocking: Reads and writes the file.
         now_utc: Returns the wall time.
         stats: Statistics of the crawl.
         ignored_statuses: Status codes that are not stored.
-        prepare: Adds the headers to a request that the middleware will add later.
+        prepare: Adds to a request the headers that the middleware will add later.
         max_body_bytes: Maximum size of a served body; 0 for no limit.
 
     Raises:
-        SettingsError: If ``HTTPCACHE_POLICY`` is unknown, or needs the extra ``cache``.
+        SettingsError: If ``HTTPCACHE_POLICY`` is unknown, or needs the ``cache`` extra.
         UsageError: If the file can't be opened.
     """
     if not settings.httpcache_enabled:

@@ -1,7 +1,7 @@
 """Stored responses, in one SQLite file per spider. All calls block and may raise ``sqlite3.Error``.
 
-Bodies are in a separate table, so that a lookup does not read them. Several processes may use one file, but only one of
-them writes at a time. Each row has a digest. A row counts as damaged if it does not match its digest, or has values
+Bodies are in a separate table, so that a lookup does not read them. Several processes may use one file, but only one
+process writes at a time. Each row has a digest. A row counts as damaged if it does not match its digest, or has values
 that :class:`Store` never writes. A damaged row is treated as missing.
 """
 
@@ -116,7 +116,9 @@ _FIND_WITH_BODY = (
 _METHOD = re.compile(r"[!-~]+")
 
 NewEntry = tuple[bytes, CacheEntry, bytes, Callable[[CacheEntry], bool]]
-"""A response to store: its key, the response, its body, and a function that returns True for responses it replaces."""
+"""A response to store: its key, the response, its body, and a function that returns True for stored responses to
+replace.
+"""
 
 
 class DamagedError(sqlite3.DatabaseError):

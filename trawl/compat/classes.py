@@ -231,7 +231,10 @@ class MetaRefreshMiddleware(BaseRedirectMiddleware):
 
 
 def _answered(middleware: Middleware, request: Request, response: Response) -> Request | Response:
-    """Return the response or request that a middleware makes from a response. It must only await ``fetch``."""
+    """Return the response or request that a middleware makes from a response.
+
+    The middleware must await only ``fetch``.
+    """
 
     async def fetch(sent: Request) -> Outcome:  # noqa: ASYNC124 - a Fetch is asynchronous
         return Outcome(sent, response=response)

@@ -69,7 +69,7 @@ class CompatHooks(Hooks):
 
     Args:
         crawl: The crawl. Its spider's ``crawler`` has the signals.
-        check: Hook that checks the items after all other hooks; None if they are not checked.
+        check: Hook that checks the items after all other hooks; None if items are not checked.
 
     Raises:
         SettingsError: If an entry of ``SPIDER_MIDDLEWARES`` can't be imported or created, or is not a hook.
@@ -142,7 +142,7 @@ class CompatHooks(Hooks):
                 await store(given)  # noqa: ASYNC102 - store() is shielded until the crawl is cancelled
         if not self._crawl.is_idle:
             return True
-        if any(isinstance(error, DontCloseSpider) for error in errors):  # precedes CloseSpider, as in Scrapy
+        if any(isinstance(error, DontCloseSpider) for error in errors):  # overrides CloseSpider, as in Scrapy
             await trio.sleep(PAUSE)
             return True
         if (closing := next((error for error in errors if isinstance(error, CloseSpider)), None)) is not None:
@@ -201,7 +201,7 @@ def _crawler_of(spider: Spider) -> Crawler | None:
 
 
 def _make_extensions(crawl: Crawl) -> None:
-    """Create the objects that ``EXTENSIONS`` names, in order. Their connected signals keep them alive."""
+    """Create the objects that ``EXTENSIONS`` names, in order. The connected signals keep these objects alive."""
     for entry, order in sorted(crawl.settings[SETTING].items(), key=lambda pair: pair[1] or 0.0):
         if order is None:
             continue

@@ -191,8 +191,8 @@ class ScrapyResponse(Response):
         """Return a request for a link, like :meth:`Response.follow <trawl.http.Response.follow>`.
 
         Raises:
-            ValueError: As in that method. Also if the URL is a ``mailto:``, ``javascript:`` or other URL without
-                ``//``, as in Scrapy.
+            ValueError: As in ``Response.follow``. Also if the URL is a ``mailto:``, ``javascript:`` or other URL
+                without ``//``, as in Scrapy.
         """
         if isinstance(url, str) and _is_binary(self):  # a binary response has no encoding
             return _with_place(Request(url, callback, base=self.url, **options))
@@ -202,8 +202,8 @@ class ScrapyResponse(Response):
         """Return the requests for many links, like :meth:`Response.follow_all <trawl.http.Response.follow_all>`.
 
         Raises:
-            ValueError: As in that method. For a URL that only :meth:`follow` of this class refuses, the error is raised
-                when the iteration reaches the link.
+            ValueError: As in ``Response.follow_all``. For a URL that only :meth:`follow` of this class refuses, the
+                error is raised when the iteration reaches the link.
         """
         return map(_with_place, super().follow_all(*given, **options))
 
@@ -212,7 +212,7 @@ def _with_place(request: Request) -> Request:
     """Return the request if Scrapy would accept its URL.
 
     Raises:
-        ValueError: If the URL contains no ``://`` and its scheme needs it.
+        ValueError: If the URL contains no ``://`` although its scheme needs it.
     """
     url = request.url
     if "://" not in url and not url.startswith(("about:", "data:")):
@@ -296,7 +296,7 @@ def _fail(outcome: Outcome, error: Exception) -> None:
 
 
 def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
-    """Add what Scrapy's components add to requests and responses. Must be the outermost middleware.
+    """Add to requests and responses the data that Scrapy's components add. Must be the outermost middleware.
 
     Messages get Scrapy-style headers. The meta of each request gets its depth and, if it was sent, its latency and
     slot. The target of a redirect gets the redirecting page as its ``Referer``.
@@ -320,7 +320,7 @@ def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
                 _tell(request, page)
         except IgnoreRequest:
             raise
-        except Exception as error:  # from a middleware; an errback may check its type
+        except Exception as error:  # raised by a middleware; an errback may check its type
             logger.exception("%r: a middleware failed", request)
             outcome = Outcome(request)
             _fail(outcome, error)

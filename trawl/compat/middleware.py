@@ -76,9 +76,9 @@ _IDLE = "%s: %s does nothing, as in Scrapy: it has none of the methods %s"
 
 
 def adapted(middleware: object, spider: object, *, show: Show | None, inside: list[Back]) -> Middleware | None:
-    """Return an object with Scrapy's methods as a middleware; None if it has none of the three methods.
+    """Return an object with Scrapy's methods as a middleware; None if the object has none of the three methods.
 
-    In a moved crawl, an object with none of them does nothing, as in Scrapy, with a warning.
+    In a moved crawl, an object without these methods does nothing, as in Scrapy, and a warning is logged.
 
     Args:
         middleware: The object.
@@ -122,7 +122,7 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
             for number in range(first, len(everyone)):
                 had_failed = outcome.error is not None
                 await everyone[number](request, outcome)
-                # A response replaced the error, so all middleware sees it.
+                # A response has replaced the error, so all middleware gets the response.
                 if had_failed and outcome.response is not None:
                     for each in everyone[: number + 1]:
                         await each(request, outcome)
@@ -329,10 +329,10 @@ def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
 
     ``process_spider_output`` may be a generator or an async generator. A plain generator gets the outputs when the
     callback has ended. An error of the callback is passed to each ``process_spider_exception`` in turn. An error of a
-    ``process_spider_output`` is only passed to the objects further out. If one of these methods returns outputs, these
-    go to the next object further out. For the objects nearer to the spider, the original outputs simply end. If no
-    method returns outputs, the error is raised in all objects further out. The outputs of an errback without a response
-    bypass the hook.
+    ``process_spider_output`` is only passed to the objects further out. If one of these methods returns outputs, the
+    outputs go to the next object further out. For the objects nearer to the spider, the original outputs simply end. If
+    no method returns outputs, the error is raised in all objects further out. The outputs of an errback without a
+    response bypass the hook.
 
     Args:
         middleware: The objects.

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 MAX_BYTES = 4096  # maximum size of name and value; a longer cookie is refused (6265bis, 5.6)
-MAX_ATTRIBUTE_BYTES = 1024  # value of an attribute; a longer attribute is ignored (6265bis, 5.6)
+MAX_ATTRIBUTE_BYTES = 1024  # maximum size of an attribute's value; a longer attribute is ignored (6265bis, 5.6)
 MAX_SECONDS = 400 * 24 * 3600  # maximum age of a cookie; a longer age is reduced (6265bis, 5.5)
 
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
@@ -141,7 +141,7 @@ class Cookie:
     def is_sent_to(self, target: RequestUrl) -> bool:
         """Return True if path and scheme match ``target`` (RFC 6265, 5.4).
 
-        The host is not checked here, but by the jar.
+        This does not check the host, because the jar checks it.
         """
         if self.is_secure and not target.is_secure:
             return False
@@ -214,7 +214,7 @@ def parse_set_cookie(
 
 
 def _attributes(parts: list[str]) -> dict[str, str]:
-    """Return the attributes by lower-case name. If one is repeated, its last valid value counts (6265bis, 5.6)."""
+    """Return the attributes by lower-case name. A repeated attribute has its last valid value (6265bis, 5.6)."""
     attributes: dict[str, str] = {}
     for part in parts:
         name, _, value = part.partition("=")

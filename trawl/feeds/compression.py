@@ -37,7 +37,7 @@ class Compression:
     """A compression method.
 
     Attributes:
-        name: Its file name extension.
+        name: The file name extension.
         compress: Compresses bytes to one piece. A feed without content is written as one empty piece, because a file of
             0 bytes can't be decompressed.
         decompressor: Creates a decompressor for one piece, with the interface of zlib's objects.

@@ -44,7 +44,7 @@ class Feed:
     """One feed, in one file or in several. ``open``, ``locate``, ``start``, ``close`` and ``abandon`` block.
 
     Attributes:
-        uri: Its path or URL, as the user wrote it.
+        uri: The feed's path or URL, as the user wrote it.
         format: Name of its format.
         item_filter: Decides which items the feed takes.
         takes_items: Whether the feed writes the items themselves (with an exporter class), instead of their converted

@@ -43,7 +43,7 @@ class FeedFile(ABC):
     """One file of a feed. All methods except :meth:`add` and :meth:`stage` block, and raise :attr:`errors`.
 
     Attributes:
-        uri: Its path or URL.
+        uri: The file's path or URL.
         errors: Exceptions that are raised if the file can't be written.
         is_typed: Whether the file has column types for times, decimals and bytes.
         position: End of the last whole record that was written, in bytes or, for a table, in rows; 0 if there is no

@@ -50,11 +50,11 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     """An item of the outbox.
 
     Attributes:
-        fields: Its fields in order, as plain values.
+        fields: The item's fields in order, as plain values.
         classes: The dotted names of its class, and of each class in a feed's ``item_classes`` of which it is an
             instance. The results of the feeds' filters and the URL of the item's page follow, if known, and start with
             ``+``, ``-`` or ``@``. Empty for a plain dict without results and page.
-        exact: Its fields, with values tagged by :func:`to_stored`, and the names of all fields that its class declares.
+        exact: The fields, with values tagged by :func:`to_stored`, and the names of all fields that its class declares.
             There are names only for an :class:`~trawl.items.Item`, or for a class with serializers. ``=`` precedes the
             name of a field whose serializer was applied. None if no feed has an exporter class.
     """

@@ -19,8 +19,8 @@ the path of a feed, and one of the job's files is missing, the unknown file may 
 refused, because items after the recorded byte would be written twice. If a feed was copied before the job was copied,
 the copy lacks records, so it is refused too.
 
-Standard output, a pipe and a device can't be truncated. If a batch was written to one of them but not recorded before a
-kill, the batch is written again. No items are lost.
+Standard output, a pipe and a device can't be truncated. If a batch was written to such a destination but not recorded
+before a kill, the batch is written again. No items are lost.
 
 Items beyond the limit of a run (``CLOSESPIDER_ITEMCOUNT``) enter the outbox too, but they are *withheld*, that is, not
 copied to the feeds. The position of the last item within the limit is saved in the same transaction, so that the next

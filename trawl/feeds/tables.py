@@ -302,7 +302,7 @@ class ParquetTable(TableFile):
     def __init__(self, options: FeedOptions) -> None:
         """Create a file that is not open yet.
 
-        Its columns are the fields in the options, or those of the first row group.
+        The columns are the fields in the options, or else the fields of the first row group.
         """
         super().__init__(options)
         try:

@@ -1,6 +1,6 @@
 """The statistics of a crawl: keys with numbers and a few other values, cheap enough to count on every page.
 
-One dictionary, written from one thread only. Keys are flat; the part after ``/`` names a kind
+The statistics are one dictionary, written from one thread only. Keys are flat; the part after ``/`` names a kind
 (``response_status_count/200``). The reference lists the keys that every crawl keeps.
 """
 
@@ -60,7 +60,7 @@ class Stats:
         self._status_keys: dict[int, str] = {}
 
     def inc(self, key: str, n: float = 1) -> None:
-        """Add ``n`` to the number under ``key``, by default 0."""
+        """Add ``n`` to the number under ``key``. A new key starts at 0."""
         values = self._values
         values[key] = values.get(key, 0) + n  # type: ignore[operator]  # a counted key is never set to a string
 
@@ -112,7 +112,7 @@ class Stats:
         return self._read().get(key, default)
 
     def count(self, key: str) -> int:
-        """Return the whole number under ``key``, by default 0."""
+        """Return the whole number under ``key``; 0 if the key is absent."""
         value = self._read().get(key, 0)
         return int(value) if isinstance(value, int | float) else 0
 

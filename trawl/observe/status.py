@@ -51,10 +51,10 @@ __all__ = [
 ]
 
 VERSION = 1
-"""The version of :class:`CrawlStatus`. It rises when a field changes its meaning."""
+"""The version of :class:`CrawlStatus`. It is increased when a field changes its meaning."""
 
 OTHER_VERSION = "its status is of another version of trawl"
-"""Shown in place of a status that this version can't read."""
+"""Shown instead of a status that this version can't read."""
 
 LATENCY_BOUNDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the latency histogram, in seconds. An eleventh count is for longer latencies."""
@@ -95,7 +95,7 @@ class ScopeEstimate(Struct, frozen=True, kw_only=True):
 
     Attributes:
         scope: The id of the scope.
-        pending: Number of its pending requests.
+        pending: Number of the scope's pending requests.
         seconds: Seconds until the last of these requests is sent.
         reason: The limit that sets the rate, in words.
     """
@@ -110,7 +110,8 @@ class Estimate(Struct, frozen=True, kw_only=True):
     """The estimated end of a crawl, from its pending requests and the limits in force.
 
     Attributes:
-        seconds: Seconds until the last pending request is sent; ``inf`` if a scope lets nothing through.
+        seconds: Seconds until the last pending request is sent; ``inf`` if a scope with pending requests may send
+            nothing.
         scope: The id of the scope that ends last; "" if the limits of the whole crawl decide.
         reason: The limit that decides, in words.
         scopes: The scopes that end last, the last one first.
@@ -133,12 +134,12 @@ def estimate(
     """Return the estimated end of the pending requests; None if nothing is pending.
 
     The crawl ends when its last scope ends, or later if the whole crawl has too few places. A request of several scopes
-    counts in each of them.
+    counts in each of its scopes.
 
     Args:
         pending: Number of pending requests by scope (by host, if each host is one scope).
-        limits: The limit of each scope. A scope without an entry has none.
-        total: Number of pending requests; None: the sum of ``pending``.
+        limits: The limit of each scope. A scope without an entry has no limit.
+        total: Number of pending requests; None for the sum of ``pending``.
         places: The limit of the whole crawl, such as ``CONCURRENT_REQUESTS`` divided by the seconds of a request.
         most: Maximum number of scopes in the result.
     """
@@ -218,9 +219,9 @@ class ErrorExample(Struct, frozen=True, kw_only=True):
     Attributes:
         kind: The part of the crawl and the error's class: ``callback ValueError``.
         count: Number of errors of this kind since the first request for a status.
-        at: Wall time of the latest one, in seconds since the epoch.
+        at: Wall time of the latest error, in seconds since the epoch.
         message: The error's message and the URL or item.
-        traceback: The last lines of its traceback; "" for an error that is not of user code.
+        traceback: The last lines of the error's traceback; "" if the error is not from user code.
     """
 
     kind: str
@@ -354,11 +355,11 @@ class ScopeStatus(Struct, frozen=True, kw_only=True):
         queued: Pending requests.
         limit: The limit that its next request waits for; "" if the scope is open.
         source: The source of that limit.
-        next_send: Seconds until the next request may be sent; ``inf`` if only a release helps.
+        next_send: Seconds until the next request may be sent; ``inf`` if a place must be released first.
         triggers: Number of responses that asked for a slower pace.
-        steps: Backoff steps taken.
-        hints: Headers obeyed.
-        last_hint: The header obeyed last; "" without any.
+        steps: Number of backoff steps taken.
+        hints: Number of response headers obeyed.
+        last_hint: The latest response header obeyed; "" if there is none.
         statuses: Number of responses with status 1xx, 2xx, 3xx, 4xx and 5xx, and number of requests without a response.
         size: Bytes of all bodies.
         latency: Number of responses by latency, with the bounds of :data:`LATENCY_BOUNDS`.
@@ -389,14 +390,14 @@ class ScopeStatus(Struct, frozen=True, kw_only=True):
 
 
 def quantile(latency: Sequence[int], part: float) -> float:
-    """Return the upper bound of the latency that this part of the responses did not exceed, in seconds.
+    """Return a latency, in seconds, that at least this part of the responses did not exceed.
 
     Args:
         latency: The counts of a :class:`ScopeStatus`.
         part: Between 0 and 1: 0.5 for the median.
 
     Returns:
-        One of :data:`LATENCY_BOUNDS`; ``inf`` above the last one; 0.0 without responses.
+        One of :data:`LATENCY_BOUNDS`; ``inf`` above the last bound; 0.0 without responses.
     """
     wanted, seen = part * sum(latency), 0
     for bound, count in zip((*LATENCY_BOUNDS, inf), latency, strict=False):
@@ -412,7 +413,7 @@ def quantile(latency: Sequence[int], part: float) -> float:
 def together(statuses: Sequence[CrawlStatus]) -> CrawlStatus:
     """Return the sum of the statuses of several processes, with the time and the state of the first process.
 
-    The largest groups of waiting requests stay, and the latest end is the end of all.
+    The result has the largest groups of waiting requests and the latest estimated end.
     """
     first = statuses[0]
     names = ("pages", "items", "errors", "queued", "in_flight", "held", "groups")

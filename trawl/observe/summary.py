@@ -128,7 +128,7 @@ def failings(stats: Mapping[str, object]) -> dict[str, str]:
     Returns:
         A subset of :data:`FAILINGS`: ``errors`` if user code failed or an item was lost (failed downloads do not
         count); ``no-items`` if there were no items; ``unreachable`` if downloads failed and none succeeded;
-        ``given-up`` if a host was given up with requests pending.
+        ``given-up`` if a host was given up while it had pending requests.
     """
     found = {}
     if own := list(_parts(stats, _OF_CODE)):

@@ -174,7 +174,7 @@ def _looked_up(pipeline: object) -> _Pipeline:
 def _with_spider(method: Method | None, taken: int, name: str) -> Method | None:
     """Return ``method`` for calls with ``taken`` arguments.
 
-    If it takes fewer, the last argument, the spider, is omitted.
+    If the method takes fewer arguments, the last argument (the spider) is omitted.
     """
     if method is None:
         return None

@@ -86,7 +86,7 @@ class FileStore(ABC):
         new_md5 = partial(hashlib.md5, usedforsecurity=False)
         try:
             changed_at, file = self.open(path)
-            with file:  # read it in parts, because it may be larger than memory
+            with file:  # read the file in parts, because it may be larger than memory
                 md5 = hashlib.file_digest(file, new_md5).hexdigest() if changed_at >= since else ""
         except OSError:
             return {}

@@ -1,6 +1,6 @@
 """The pipeline of images. It downloads the ``image_urls`` of an item and sets ``images``, with thumbnails.
 
-Pillow (the extra ``images``) decodes, checks and converts images in a thread. All images are stored as JPEG, as in
+Pillow (the ``images`` extra) decodes, checks and converts images in a thread. All images are stored as JPEG, as in
 Scrapy. JPEG files are kept unchanged, and transparent images get a white background.
 
 An image file of a few kilobytes may decode to gigabytes. So the declared size of an image is checked before the image
@@ -60,7 +60,7 @@ class ImagesPipeline(MediaPipeline):
             ) from error
         self._image: Any = Image
         self._turned: Any = ImageOps.exif_transpose
-        # An error whose message must not be shown, because it contains the address of a Python object.
+        # The class of errors whose message is not shown, because it contains the address of a Python object.
         self._unknown: type[Exception] = UnidentifiedImageError
         self.thumbs: dict[str, tuple[int, int]] = dict(self._setting("IMAGES_THUMBS", "THUMBS"))
         for name in self.thumbs:
@@ -101,7 +101,7 @@ class ImagesPipeline(MediaPipeline):
         """Write the image and its thumbnails to the store. Returns the image's path. A checkpoint.
 
         Raises:
-            FileError: If it is not an image, or is too small or too large.
+            FileError: If the body is not an image, or the image is too small or too large.
         """
         told: dict[str, Any] = {"response": response, "info": self.info, "item": item}
         path = self.file_path(request, **told)
@@ -146,7 +146,7 @@ class ImagesPipeline(MediaPipeline):
         """Yield the path, the image and the JPEG data of a response's image, then of each thumbnail. Runs in a thread.
 
         Raises:
-            FileError: If it is not an image, or is too small or too large.
+            FileError: If the body is not an image, or the image is too small or too large.
         """
         told: dict[str, Any] = {"response": response, "info": info, "item": item}
         path = self.file_path(request, **told)
@@ -196,7 +196,7 @@ class ImagesPipeline(MediaPipeline):
         """Return the image, not yet decoded.
 
         Raises:
-            FileError: If it is not an image, or is too large.
+            FileError: If the body is not an image, or the image is too large.
         """
         opened = self._read(lambda: self._image.open(io.BytesIO(body), formats=self.formats))
         width, height = opened.size

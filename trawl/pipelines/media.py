@@ -92,7 +92,7 @@ class MediaPipeline(ABC):
         """Create the pipeline of a crawl. The crawl is either the first argument or the argument ``crawler``.
 
         Args:
-            store_uri: The crawl. If ``crawler`` is given, a store that replaces the store in the setting.
+            store_uri: The crawl; or, if ``crawler`` is given, a store that replaces the store in the setting.
             download_func: Ignored. Scrapy's older classes pass it.
             settings: Ignored. Scrapy's older classes pass it.
             crawler: The crawl, if it is not the first argument. Scrapy's classes pass it in this way.
@@ -266,7 +266,7 @@ class MediaPipeline(ABC):
     async def process_item(self, item: Any, spider: Any = None) -> Any:
         """Store the item's files, and return the item when each file is stored or has failed.
 
-        A checkpoint if it has files.
+        A checkpoint if the item has files.
         """
         wanted = await awaited(self.get_media_requests(item, self.info))
         requests = [wanted] if isinstance(wanted, Request) else list(wanted or ())

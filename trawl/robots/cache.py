@@ -69,13 +69,13 @@ class RobotsCache:
     def restore(self, state: dict[str, RobotsEntry], ahead: float, latest: float) -> None:
         """Load the responses of a job.
 
-        If one expires after ``latest``, the clock was set back, and it expires at ``latest``.
+        If a response expires after ``latest``, the clock was set back, and the response expires at ``latest`` instead.
         """
         for origin, answer in state.items():
             self.store(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
-        """Drop the responses of the origins that another process owns now. For these, ``is_gone`` returns true."""
+        """Drop the responses of origins for which ``is_gone`` returns true. Another process owns these origins now."""
         for origin in [origin for origin in self._by_origin if is_gone(origin)]:
             self._drop(origin)
 

@@ -8,9 +8,9 @@
 
 A 429 counts as a 4xx here. In addition, it makes the throttle slow down the host.
 
-A site controls both the rules and the URLs, so the time for parsing and lookups must be limited. It is counted in steps
-instead of seconds. The parser yields after each step, so that the caller can let other tasks run. If a lookup needs
-more than :data:`~trawl.robots.MAX_STEPS` steps, the URL is disallowed.
+A site controls both the rules and the URLs, so the time for parsing and lookups must be limited. This time is counted
+in steps instead of seconds. The parser yields after each step, so that the caller can let other tasks run. If a lookup
+needs more than :data:`~trawl.robots.MAX_STEPS` steps, the URL is disallowed.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def as_utf8(body: bytes, content_type: str | None) -> bytes:
 def _whole_lines(body: bytes) -> bytes:
     """Return the complete lines within the size limit.
 
-    An incomplete line is left out, because it would be another rule.
+    An incomplete line is left out, because a part of a rule is another rule.
     """
     if len(body) < MAX_PARSED_BYTES:
         return body
@@ -174,7 +174,7 @@ class RobotsFile:
         """Return the decision for a response to a request for robots.txt.
 
         Args:
-            status: The status code after redirects; a 3xx means that there were too many.
+            status: The status code after redirects; a 3xx means that there were too many redirects.
             body: The file, decompressed, in UTF-8 (:func:`as_utf8`). It is used only if the status code is 2xx.
             user_agent: The crawler's ``User-Agent``, or only the crawler's name in robots.txt.
             failures: Number of failures in a row before this response.

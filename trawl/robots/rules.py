@@ -186,7 +186,7 @@ class Group:
 
     Attributes:
         is_named: True if the file has a group for the user agent.
-        crawl_delay: Longest ``Crawl-delay``, in seconds; None if there is no valid one.
+        crawl_delay: Longest ``Crawl-delay``, in seconds; None if there is no valid delay.
     """
 
     def __init__(self) -> None:

@@ -59,7 +59,7 @@ class Edit:
 
 
 def edited(source: str, edits: Iterable[Edit]) -> str:
-    """Return the text of a file after ``edits``. Of overlapping edits, only the last is made."""
+    """Return the text of a file after ``edits``. If edits overlap, only the last one is made."""
     lines = source.encode().splitlines(keepends=True)
     limit = (len(lines) + 1, 0)
     for edit in sorted(edits, reverse=True):
@@ -121,8 +121,8 @@ def changes(source: str, *, is_whole: bool = False) -> list[Change]:
 def _imports(node: ast.AST, *, is_whole: bool) -> Iterator[ast.AST]:
     """Yield the nodes below a node, including its functions.
 
-    Nodes inside ``if`` and ``try`` are only included on request, and never if the statement also imports trawl: its
-    code already works with both.
+    Nodes inside ``if`` and ``try`` are only included on request, and never if the statement also imports trawl, because
+    its code already works with both packages.
     """
     yield node
     for part in ast.iter_child_nodes(node):
@@ -140,7 +140,7 @@ def _is_of_trawl(node: ast.AST) -> bool:
 
 
 def _used_names(tree: ast.Module) -> frozenset[str] | None:
-    """Return the names that a file uses, also in strings; None if it only imports, for other files."""
+    """Return the names that a file uses, also in strings; None if the file only imports names for other files."""
     if all(isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) for node in tree.body):
         return None
     nodes = list(ast.walk(tree))

@@ -42,7 +42,7 @@ All code may import ``loader``, ``exporters`` and ``crawler``.
 _NAMES_FACE = re.compile(rf"trawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b")
 """Matches each file that imports one of these modules, and few other files. Only matching files are parsed.
 
-Starts with a literal, which makes the search several times faster.
+The pattern starts with a literal, which makes the search several times faster.
 """
 
 

@@ -162,13 +162,13 @@ _UNFELT = re.compile(
     r"|SPIDER_LOADER_WARN_ONLY|SPIDER_MODULES|STATS_DUMP|STATS_ENABLED|TELNETCONSOLE_\w+|TEMPLATES_DIR|TWISTED_\w+"
     r"|WARN_ON_GENERATOR_RETURN_VALUE|WEBSERVICE_\w+"
 )
-"""Settings without effect whose loss changes neither the records nor what is sent."""
+"""Settings that trawl ignores without any change to the records or the requests."""
 
 
 def is_felt(name: str, value: object) -> bool:
     """Return whether a crawl may have other records or requests because trawl ignores a setting of Scrapy.
 
-    A value that is off, or names only Scrapy's own classes, is what Scrapy does anyway.
+    Return False for a value that turns the setting off, or that names only Scrapy's own classes.
     """
     inner = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
     parts = [part for part in (inner if isinstance(inner, list | tuple) else [inner]) if not isinstance(part, int)]

@@ -116,7 +116,7 @@ def _many(article: str, rest: str, one: str) -> str:
 
 
 def range_words(annotation: Any) -> str:
-    """Return the limits of a type in words: "at least 0", "above 0, at most 1", "each at least 100"; "" without any."""
+    """Return the limits of a type in words: "at least 0", "above 0, at most 1", "each at least 100"; "" if none."""
     limits: dict[str, None] = {}
     for member in members_of(annotation):
         inner, metas = without_meta(member)
@@ -296,7 +296,8 @@ def from_text(text: str, annotation: Any, path: str) -> Any:
     """Convert a string to ``annotation``.
 
     Raises:
-        SettingsError: If the string does not fit in any of these ways. The message is about the value as JSON.
+        SettingsError: If the string does not fit the type, as JSON or in another way. The message is about the value as
+            JSON.
     """
     readings = [from_json(text), text]
     inner = [without_meta(member)[0] for member in members_of(annotation)]

@@ -121,7 +121,7 @@ class _Cap:
     Attributes:
         hidden: The name of the limited setting.
         cap: The name of the limiting setting. A value of 0 means no limit.
-        is_whole: Whether an equal number is hidden too.
+        is_whole: Whether a number that equals the limit is hidden too.
     """
 
     hidden: str
@@ -188,7 +188,7 @@ def _switched_off(settings: Settings, *, is_whole: bool) -> Iterator[str]:
             if name != switch.name
             and name not in told
             and _is_one(name, switch.hidden)
-            # With a false value or None, no effect is expected.
+            # A value of False or None turns the setting off, so no effect can be hidden.
             and settings[name] not in (False, None)
         ]
         if names:

@@ -138,7 +138,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
 
 
 def _with_none(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Return ``values`` with None for each false in the lists of components."""
+    """Return ``values`` with each False in the lists of components replaced by None."""
     lists = {name: values[name] for name in PART_LISTS if name in values}
     said = {
         name: {entry: None if order is False else order for entry, order in parts.items()}
@@ -217,7 +217,7 @@ def _other_owner(path: Path) -> int | None:
 
 
 def _nearer(beside: Layer, here: Layer) -> Layer:
-    """Return the project settings next to the spider if there are any, otherwise those of the working directory."""
+    """Return the settings of the spider's project if there are any, otherwise those of the working directory."""
     if beside.source == here.source or not (beside.values or beside.own):
         return here
     if here.values or here.own:
@@ -256,7 +256,7 @@ def of_environment(environ: Mapping[str, str]) -> Layer:
 def of_spider(spider: object) -> Layer:
     """Return the settings of a spider or its class: ``custom_settings``, or the result of ``update_settings``.
 
-    The attribute ``user_agent`` is used for ``USER_AGENT`` if that is not set.
+    The attribute ``user_agent`` is used for ``USER_AGENT`` if that setting is not set.
 
     Raises:
         SettingsError: If ``custom_settings`` is not a mapping.
@@ -311,10 +311,10 @@ def _definition(
 
 
 def _check_unused(layer: Layer, tell: Callable[[str], object]) -> None:
-    """Warn of Scrapy's settings without effect that a layer declares with a value that changes the records.
+    """Warn of each declared Scrapy setting without effect, if its value would change the records in Scrapy.
 
     Raises:
-        SettingsError: If one names a component of a Scrapy plugin.
+        SettingsError: If such a setting names a component of a Scrapy plugin.
     """
     for name, value in layer.own.items() if isinstance(layer.own, Mapping) else ():
         if name not in layer.values and scrapy_names.setting_advice(name):
@@ -353,7 +353,7 @@ def _check_plugins(name: str, value: object, layer: Layer) -> None:
     """Refuse a setting without effect if it names a component of a Scrapy plugin, because pages depend on the plugin.
 
     Raises:
-        SettingsError: If it names such a component. The message says what to use instead.
+        SettingsError: If the setting names such a component. The message says what to use instead.
     """
     inner = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
     for each in inner if isinstance(inner, list | tuple) else [inner]:

@@ -139,7 +139,7 @@ class CrawlSpider(Spider[ItemT]):
         return ()
 
     def process_results(self, response: Response, results: Any) -> Any:
-        """Return the outputs of a callback. ``results`` is a list of them. Override this to change or drop outputs."""
+        """Return the outputs of a callback, by default the list ``results``. An override may change or drop outputs."""
         return results
 
     def parse_with_rules(

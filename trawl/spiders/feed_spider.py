@@ -40,7 +40,7 @@ class _RecordSpider(Spider[ItemT]):
         return response
 
     def process_results(self, response: Response, results: Any) -> Any:
-        """Return the outputs of a record. ``results`` is a list of them. Override this to change or drop outputs."""
+        """Return the outputs of a record, by default the list ``results``. An override may change or drop outputs."""
         return results
 
     async def _outputs(
@@ -61,11 +61,11 @@ class _RecordSpider(Spider[ItemT]):
                     yield output  # noqa: ASYNC119 - the reader closes this
 
     def _outputs_of(self, response: Response, results: Iterable[Any]) -> Iterator[Any]:
-        """Yield the outputs of several records. None of the overridden methods may be ``async``."""
+        """Yield the outputs of several records. Overridden methods must be plain methods, not ``async`` methods."""
         for result in results:
             if is_async(result):
                 if inspect.iscoroutine(result):
-                    result.close()  # close it, or Python warns that it was never awaited
+                    result.close()  # otherwise, Python warns that the coroutine was never awaited
                 name = type(self).__name__
                 raise TypeError(f"{name}: an async method can't be called in your own loop: write a plain method")
             yield from iterate(self.process_results(response, list(iterate(result))))
@@ -116,11 +116,11 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
         is_moved = self.settings["SCRAPY_COMPAT"]
         is_exact = bool(colon) or is_moved
         query = f"//{self.itertag}" if is_exact else f"//*[local-name()='{self.itertag}']"
-        # Create selectors one at a time, because there may be a million elements.
         if kind == "xml" and not _has_ended(response.text, page.root):
             self.logger.warning(
                 "%s ends early: only what could be read of it is parsed", without_passwords(response.url)
             )
+        # Create selectors one at a time, because there may be a million elements.
         for element in page.root.xpath(query, namespaces=page.namespaces):
             root = deepcopy(element) if is_moved and self.iterator == "iternodes" else element
             yield Selector(root=root, type=page.type, namespaces=page.namespaces)
@@ -180,7 +180,7 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
         while True:
             lines.characters = 0
             wrong = ""
-            # The limit applies to the whole process, and user code may have set it.
+            # Restore the old limit below, because it applies to the whole process, and user code may have set it.
             others = csv.field_size_limit(LONGEST_ROW)
             try:
                 row = next(rows)

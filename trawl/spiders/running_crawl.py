@@ -97,7 +97,7 @@ class RunningCrawl(MiddlewareCrawl, Protocol):
         """Return when the crawl starts to end. A checkpoint."""
 
     def why(self, subject: Request | str) -> Reason | None:
-        """Return the reason why a request, a scope or a host must wait; None if there is none."""
+        """Return the reason why a request, a scope or a host must wait; None if it need not wait."""
 
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
         """Return the limits for which pending requests wait, at most ``most`` groups, the largest first."""
@@ -119,7 +119,7 @@ class RunningCrawl(MiddlewareCrawl, Protocol):
         ...
 
     def open_page(self, response: Response, *, session: str | None = None) -> AbstractAsyncContextManager[BrowserPage]:
-        """Open a response in a browser, and keep the page open for a block."""
+        """Open a response in a browser, and keep the page open while the block runs."""
         ...
 
     async def add(self, requests: Request | Iterable[Request]) -> None:
@@ -132,7 +132,7 @@ class RunningCrawl(MiddlewareCrawl, Protocol):
         """Return the session with this name, which is created if needed."""
 
     async def address_of(self, host: str) -> str | None:
-        """Return the address of a host, to which requests are sent; None if it has none. A checkpoint."""
+        """Return the address of a host, to which requests are sent; None if the host has no address. A checkpoint."""
 
     def pause(self, *, is_paused: bool = True) -> None:
         """Stop sending new requests; with ``is_paused=False``, resume sending."""

@@ -86,7 +86,7 @@ def iterate(result: Any) -> Iterable[Any]:
 
 
 class OutputIterable:
-    """Outputs that can be read with ``for`` and with ``async for``, because overrides in Scrapy's spiders use both."""
+    """Outputs that can be read with ``for`` and with ``async for``, because Scrapy's spiders use both forms."""
 
     def __init__(self, plain: Iterator[Any], later: Callable[[Iterator[Any]], AsyncGenerator[Any, None]]) -> None:
         """Read ``plain`` with ``for``, or ``later(plain)`` with ``async for``."""
@@ -176,11 +176,11 @@ class Spider(Generic[ItemT]):
         own_settings: Settings that this spider adds, with their defaults. They are set like all other settings, and
             ``self.settings`` contains them.
         handle_httpstatus_list: Status codes outside 2xx that go to the callback instead of the errback.
-        download_delay: Seconds, overriding every ``DOWNLOAD_DELAY``; None to keep the setting.
+        download_delay: Delay in seconds, which overrides every ``DOWNLOAD_DELAY``; None to keep the setting.
         crawler: The crawl under Scrapy's name, with its settings and statistics. Set after ``__init__``.
 
     Args:
-        name: Replaces the class's name for this run.
+        name: The spider's name in this run, instead of the class's name.
         kwargs: The arguments from ``-a key=value``. Each becomes an attribute.
 
     Raises:
@@ -231,7 +231,7 @@ class Spider(Generic[ItemT]):
 
     @classmethod
     def update_settings(cls, settings: CustomSettings) -> None:
-        """Change the spider's settings. By default, adds ``custom_settings``. They all have the same precedence."""
+        """Change the spider's settings. By default, adds ``custom_settings``. All values have the same precedence."""
         settings.setdict(cls.custom_settings or {})
 
     @property

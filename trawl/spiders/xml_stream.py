@@ -106,7 +106,7 @@ def _as_xml(text: str) -> bytes:
 
 PIECE_BYTES = 65_536  # bytes that are unpacked and parsed at a time
 PACKED_BYTES = 4_096  # compressed bytes unpacked at a time, because zlib copies the data after each member
-MAX_MEMBERS = 10_000  # maximum in one gzip file; most files have one member, or one for every 64 KiB
+MAX_MEMBERS = 10_000  # maximum in one gzip file; most files have only one member, or one per 64 KiB
 MAX_BYTES_BETWEEN = 16 * 1024 * 1024  # maximum number of bytes from one yielded element to the next
 # Maximum number of "<", "=" and "&" between two elements, because the parser's time and memory depend on it.
 MAX_MARKS_BETWEEN = 200_000

@@ -12,8 +12,8 @@ of the time.
 
 Trio shuffles tasks that become runnable together. But a simulation must produce the same sends for the same seed, even
 in a new process. Trio has two private switches for this, which Hypothesis uses through pytest-trio: one sorts a batch
-of tasks before the shuffle, and the other is the random generator of the shuffle. Only this module changes them, and it
-restores both.
+of tasks before the shuffle, and the other is the random generator of the shuffle. Only this module changes these
+switches, and it restores both.
 
 The tasks of requests run in the order in which the requests were granted, so that tests can assert the order of
 simultaneous sends. The switches belong to the process, so simultaneous simulations share them. The seed of the first

@@ -134,7 +134,7 @@ def _is_importing() -> bool:
 
 @contextmanager
 def _threads_refused() -> Iterator[None]:
-    """Wrap both functions that start threads. The last guard of this Trio run unwraps them."""
+    """Wrap both functions that start threads. The last guard of this Trio run unwraps the functions."""
     _wrapped.set(_wrapped.get() + 1)
     if _wrapped.get() == 1:
         _rebind(trio.to_thread.run_sync, _async_refusing(trio.to_thread.run_sync))

@@ -264,7 +264,7 @@ def check_picture_name(path: str | Path) -> None:
 
     Raises:
         ValueError: If the name ends in neither ``.svg`` nor ``.png``.
-        ImportError: If the file is a PNG and the extra ``png`` is not installed.
+        ImportError: If the file is a PNG and the ``png`` extra is not installed.
     """
     kind = Path(path).suffix.lower()
     if kind not in (".svg", ".png"):
@@ -283,7 +283,7 @@ def write_picture(picture: str, path: str | Path) -> None:
 
     Raises:
         ValueError: If the name ends in neither ``.svg`` nor ``.png``.
-        ImportError: If the file is a PNG and the extra ``png`` is not installed.
+        ImportError: If the file is a PNG and the ``png`` extra is not installed.
         OSError: If the file can't be written.
     """
     check_picture_name(path)

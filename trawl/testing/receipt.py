@@ -118,7 +118,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         started_utc: Time of the first send; None if unknown.
         seconds: Seconds from the first send to the last end.
         sends: Number of sends.
-        exempt: Number of sends without a scope (``dont_throttle``). The rules were checked for them too.
+        exempt: Number of sends without a scope (``dont_throttle``). The rules were checked for these sends too.
         scopes: The figures of each scope, the busiest first.
         checked: Number of sends that were checked, by rule. A rule applies after its robots.txt or response was read.
         violations: Number of violations, by rule.

@@ -241,7 +241,7 @@ class Simulation:
             title: The heading; None for the spider's name.
             start: The first second to show.
             end: The last second to show; None for the end of the crawl.
-            scopes: The scopes to show, in this order. None shows the 12 busiest scopes and the number of the others.
+            scopes: The scopes to show, in this order. None shows the 12 busiest scopes and the number of other scopes.
             window: Length of a window in seconds. None selects the length that :meth:`rates` would choose for the
                 busiest scope shown.
             width: Width in pixels.
@@ -249,7 +249,7 @@ class Simulation:
 
         Raises:
             ValueError: If the file's name ends in neither ``.svg`` nor ``.png``, or the window is not more than 0.
-            ImportError: If the file is a PNG and the extra ``png`` is not installed.
+            ImportError: If the file is a PNG and the ``png`` extra is not installed.
             OSError: If the file can't be written.
         """
         if path is not None:

@@ -128,7 +128,7 @@ class _HostState:
             return False
         if now - idle.pop() <= min(self.host.keep_alive, longest):
             return True
-        idle.clear()  # the most recent connection has expired, so the others have expired too
+        idle.clear()  # the most recent connection has expired, so the other connections have expired too
         return False
 
     def keep(self, origin: str, now: float) -> None:

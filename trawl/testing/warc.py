@@ -121,7 +121,7 @@ class Exchange:
 
 @attrs.frozen(kw_only=True)
 class HostFit:
-    """How a simulated host was made from recorded exchanges, and how well it fits them.
+    """How a simulated host was made from recorded exchanges, and how well the host fits these exchanges.
 
     Attributes:
         host: The host's scope.

@@ -341,7 +341,7 @@ class SimulatedPage:
     """An open page of a simulated web: see :class:`trawl.browser.BrowserPage`.
 
     Its requests go through the crawl like those of a real page. Its scripts are not run: :class:`Rendered` describes
-    them.
+    their effects.
 
     Args:
         web: The web.
