@@ -111,7 +111,7 @@ def _meant(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Add
     bits = int(address)
     if bits < 2:  # the unspecified and loopback addresses carry no IPv4 address
         return
-    if address in _TEREDO:  # RFC 4380, 4: the server, and the client with inverted bits
+    if address in _TEREDO:  # RFC 4380, 4: addresses of the server, and of the client with inverted bits
         yield IPv4Address(bits >> 64 & _ALL_ONES)
         yield IPv4Address(bits & _ALL_ONES ^ _ALL_ONES)
     for network, shift in _CARRYING:

@@ -308,7 +308,7 @@ class EventStream(Generic[EventT]):
         while not self._unread:
             if self._events.is_over:
                 raise StopAsyncIteration
-            if self._news.is_set():  # another task may wait for an event that is not set, so keep it
+            if self._news.is_set():  # otherwise, another task may wait for this event
                 self._news = trio.Event()
             await self._news.wait()
         return self._unread.popleft()

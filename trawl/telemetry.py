@@ -233,7 +233,7 @@ class MetricsServer:
     """
 
     def __init__(self, address: str, max_scopes: int = MAX_SCOPES) -> None:
-        MetricsCollector()  # raises if the extra is missing
+        MetricsCollector()  # raises an error if prometheus_client is missing
         self._crawls: list[Crawl] = []
         self._max_scopes = max_scopes
         self._socket = _listening(address)

@@ -91,7 +91,7 @@ class HeaderText(str):
     def __bytes__(self) -> bytes:
         try:
             return self.encode("latin-1")
-        except UnicodeEncodeError:  # use the encoding in which it would be sent
+        except UnicodeEncodeError:  # use the encoding in which the value would be sent
             return self.encode()
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
@@ -284,7 +284,7 @@ def _show_written_url(request: Request, response: Response | None) -> None:
     url = request.written_url
     if response is not None and response.url == f"{url}/":
         response.url = url
-    for each in (request, response and response.request):  # if cookies were added, a copy was sent
+    for each in (request, response and response.request):  # if cookies were added, response.request is a copy
         if each is not None and each.url == f"{url}/":
             each.url = url
 

@@ -122,7 +122,7 @@ class ExporterFormat:
             self._writer.export_item(item)
         except BaseException:
             self._written()
-            if not self._records:  # create a new exporter, because this one may have marked its header as written
+            if not self._records:  # create a new exporter, because the old one may have marked its header as written
                 self._begin()
                 if columns is not None:
                     self.settled(columns)
@@ -141,7 +141,7 @@ class ExporterFormat:
         end = self._reader.end_of(file)
         if not isinstance(self._reader, XmlTree) or not end.position:
             return end
-        file.seek(end.position)  # the exporter's record includes the newline after the item
+        file.seek(end.position)  # include the newline after the item in the exporter's record
         return End(end.position + 1) if file.read(1) == b"\n" else End(end.position, b"\n")
 
     def continued(self, file: BinaryIO) -> Self:
@@ -162,7 +162,10 @@ def make_format(options: FeedOptions) -> Format:
     """
     if options.exporter is not None:
         return _exported(options, options.exporter)
-    is_ascii = options.encoding not in ("utf-8", "utf-8-sig")  # ASCII escapes are valid in every accepted encoding
+    is_ascii = options.encoding not in (
+        "utf-8",
+        "utf-8-sig",
+    )  # other encodings may lack characters
     arguments = options.arguments
     if options.format == "jsonl":
         return JsonLines(is_ascii=is_ascii)

@@ -68,7 +68,7 @@ class Feed:
         self.takes_items: bool = options.exporter is not None
         self._options = options
         self._refused: list[RefusedItem] = []
-        # The file that is being written, followed by files that are written when it has ended.
+        # The file that is being written, followed by the files of later batches.
         self._files: deque[FeedFile] = deque()
         self._is_open = True  # False from the end of a full batch until the file of the next batch is open
         self._done = 0  # number of items in ended files
@@ -170,7 +170,7 @@ class Feed:
             self._open_batch(number)
             if not self.file.position:
                 return True
-        except (FeedError, OSError):  # the file is not a batch without items
+        except (FeedError, OSError):  # the file is missing, or is not a blank batch
             pass
         self.close()
         self._files.clear()
@@ -224,7 +224,7 @@ class Feed:
         try:
             taken = self._files[-1].add(fields, origin)
         except BaseException:
-            if is_full:  # drop the new batch, which might stay empty
+            if is_full:  # drop the new batch, because it would be empty
                 self._files.pop()
                 self._number, self._items, self._bytes, self._uri = before
             raise
@@ -350,7 +350,7 @@ class Feed:
         """
         self._number += 1
         self._items = self._bytes = 0
-        is_first = not self._files  # for the first batch, this runs in a thread, which has no event loop time
+        is_first = not self._files  # the first batch is opened in a thread, which has no event loop time
         now_utc = self._started_utc if is_first else self._clock_utc + timedelta(seconds=trio.current_time())
         overwrite = self._options.overwrite or not is_first
         options = attrs.evolve(

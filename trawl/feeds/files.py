@@ -198,7 +198,7 @@ class TextFile(FeedFile):
         """Create a file at position 0 of ``storage``. Without a storage, the file takes items and is opened later."""
         super().__init__(options)
         self._format: Format = make_format(options)
-        # Whether the file is complete after each write, not only at its end.
+        # Whether the file is complete after each write. False if only the end of the file makes it complete.
         self._is_whole = getattr(self._format, "is_whole", True)
         self._compression = make_compression(options.compression)
         self._storage: FeedStorage = storage or LazyStorage()

@@ -347,8 +347,8 @@ class XmlTree(_AnyFields):
             scan.feed(chunk)
         scan.finish()
         size = file.seek(0, os.SEEK_END)
-        # After a truncated write, the file is invalid only near its end: a part of a tag is followed by a part of the
-        # old closing.
+        # After a truncated write, the file is invalid only near its end, where a part of a tag is followed by a part of
+        # the old closing.
         if scan.is_broken and scan.broken_at < size - len(self.closing):
             raise FormatConflict(f"it is not well-formed at byte {scan.broken_at}")
         return End(scan.end_in(file))
@@ -403,7 +403,7 @@ class _XmlReader:
 
     def __init__(self, root: str) -> None:
         self._start = 0
-        self._last: tuple[int, int] | None = None  # positions of the start tag and end tag of the last element
+        self._last: tuple[int, int] | None = None  # positions of the start tag and end tag of the last whole element
         self.is_broken = False
         self.broken_at = 0
         self._root = root

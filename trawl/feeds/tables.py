@@ -39,7 +39,7 @@ __all__ = ["ParquetTable", "SqliteTable"]
 _LARGEST = 2**63
 _ROW_NUMBERS = frozenset({"rowid", "oid", "_rowid_"})
 _BUSY = 5.0  # seconds to wait for another program that locks the file
-_AGAIN = 0.05  # seconds between attempts, where SQLite itself does not wait
+_AGAIN = 0.05  # seconds between attempts, for an error after which SQLite itself does not wait
 
 _KEPT = frozenset({str, int, float, bool, bytes, datetime, date, Decimal})
 """Python types for which Arrow has a type."""
@@ -287,7 +287,7 @@ def _is_of_the_row(error: sqlite3.Error) -> bool:
 
 
 def _lower(name: str) -> str:
-    return name.encode().lower().decode()  # ASCII letters only, like SQLite
+    return name.encode().lower().decode()  # change only ASCII letters, like SQLite
 
 
 def _quoted(name: str) -> str:

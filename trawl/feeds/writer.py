@@ -262,7 +262,7 @@ class Feeds:
         await trio.lowlevel.checkpoint()
 
     async def __aenter__(self) -> Self:
-        # A cancellation takes effect inside the block, so that __aexit__ runs.
+        # Shielded, because after a cancellation here, __aexit__ would not run.
         await trio.lowlevel.cancel_shielded_checkpoint()
         return self
 

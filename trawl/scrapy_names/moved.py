@@ -101,7 +101,7 @@ RENAMED: Mapping[str, str] = {"DOWNLOAD_SLOTS": "THROTTLING_SCOPES", "JOBDIR": "
 """Scrapy's settings that have another name in trawl, with trawl's name."""
 
 DISABLED: Mapping[str, Mapping[str, object]] = {
-    # In seconds, as in Scrapy's download handlers.
+    # Seconds. Without this middleware, Scrapy's download handlers use this timeout.
     "downloadermiddlewares.downloadtimeout.DownloadTimeoutMiddleware": {"DOWNLOAD_TIMEOUT": 10.0},
     "downloadermiddlewares.httpcompression.HttpCompressionMiddleware": {"COMPRESSION_ENABLED": False},
     "downloadermiddlewares.robotstxt.RobotsTxtMiddleware": {"ROBOTSTXT_OBEY": False},

@@ -27,9 +27,9 @@ _FEED_TYPES = ("application/rss+xml", "application/atom+xml")
 
 _T = TypeVar("_T")
 
-LONGEST_ROW = 1_000_000  # characters; a longer row of a CSV file is skipped
+LONGEST_ROW = 1_000_000  # maximum number of characters of a CSV row; a longer row is skipped
 MAX_TOLD = 100  # maximum number of skipped rows that are logged per file
-NODES_A_TURN = 100  # nodes or rows after which other tasks run, even if none has an output
+NODES_A_TURN = 100  # number of nodes or rows after which other tasks run, even if there is no output
 
 
 class _RecordSpider(Spider[ItemT]):

@@ -141,7 +141,7 @@ def _names_of(kind: Any) -> frozenset[str]:
 def _by_pydantic(kind: Any) -> Check:
     def check(item: Any) -> Any:
         if isinstance(item, kind):
-            return item  # pydantic validated it when it was created
+            return item  # pydantic validated the item when it was created
         if not isinstance(item, Mapping):
             raise _another(item, kind)
         try:

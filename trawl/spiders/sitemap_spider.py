@@ -21,9 +21,9 @@ from trawl.spiders.xml_stream import GzipBody, XmlStream, local_name, namespace_
 
 __all__ = ["Sitemap", "SitemapSpider", "parse_lastmod", "since_utc", "sitemaps_in_robots"]
 
-ROBOTS_CHARACTERS = 512_000  # maximum read of a robots.txt file; RFC 9309, 2.5, requires 500 KiB
+ROBOTS_CHARACTERS = 512_000  # maximum number of characters read from a robots.txt; RFC 9309, 2.5, requires 500 KiB
 _MAX_PARTS = 10_000  # maximum number of child elements that are read from one entry
-_LONGEST_LINE = 65_536  # maximum characters of a line; no URL is so long
+_LONGEST_LINE = 65_536  # maximum number of characters read from a line; no real URL is longer
 # Maximum number of characters of blank lines in a text file. A file with more is treated as too long.
 _MAX_BLANK = 1_048_576
 _LINE = re.compile("[^\\s\ufeff][^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")  # lines end as in str.splitlines()

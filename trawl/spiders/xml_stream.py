@@ -105,7 +105,7 @@ def _as_xml(text: str) -> bytes:
 
 
 PIECE_BYTES = 65_536  # bytes that are unpacked and parsed at a time
-PACKED_BYTES = 4_096  # compressed bytes unpacked at a time, because zlib copies the data after each member
+PACKED_BYTES = 4_096  # compressed bytes unpacked at a time; few, because zlib copies the rest after each member
 MAX_MEMBERS = 10_000  # maximum in one gzip file; most files have only one member, or one per 64 KiB
 MAX_BYTES_BETWEEN = 16 * 1024 * 1024  # maximum number of bytes from one yielded element to the next
 # Maximum number of "<", "=" and "&" between two elements, because the parser's time and memory depend on it.
@@ -166,7 +166,7 @@ class GzipBody:
                     if piece := unpacker.decompress(packed, PIECE_BYTES):
                         yield piece
                     packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-            while piece := unpacker.decompress(b"", PIECE_BYTES):  # the rest of the output, after a full piece
+            while piece := unpacker.decompress(b"", PIECE_BYTES):  # output that remains after a full piece
                 yield piece
             self.is_broken = not unpacker.eof
         except zlib.error:

@@ -323,7 +323,7 @@ class FrontierContract:
             numbers = frontier.statistics()
             assert (numbers.pending, numbers.leased, numbers.lanes) == (3, 0, 2)
             assert await claim_and_push(frontier, [make_record(path) for path in "123"]) == []
-            # The first run claimed 4 but did not store it.
+            # The first run claimed the fingerprint of 4, but stored no record for it.
             assert await claim_and_push(frontier, [make_record("4")]) == ["4"]
             await frontier.push_many([make_record("6")])
             assert paths(await frontier.lease_many(lane_of(), 9)) == ["1", "2", "4", "6"]

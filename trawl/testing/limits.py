@@ -239,7 +239,7 @@ def fit_limit(sends: Sequence[tuple[float, bool]]) -> tuple[RateLimit, tuple[flo
     rates = [mean * each for each in _RATES]
     _, burst, rate = min((_misjudged(latest, rate, burst), burst, rate) for burst in _BURSTS[::3] for rate in rates)
     bursts: Iterable[int] = _BURSTS
-    for zoom in (0.1, 0.02, 0.004):  # the largest difference from the best rate so far
+    for zoom in (0.1, 0.02, 0.004):  # largest relative difference from the best rate so far
         tried = [rate * (1 + zoom * step / 10) for step in range(-10, 11)]
         least, burst, rate = min((_misjudged(latest, each, burst), burst, each) for burst in bursts for each in tried)
         bursts = {max(1, round(burst * (1 + step / 20))) for step in range(-5, 6)}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pytest_runtest_makereport", "simulated_web"]
 
-MAX_ROWS = 200  # sends in the report of a failed test
+MAX_ROWS = 200  # maximum number of sends in the report of a failed test
 
 
 @pytest.fixture

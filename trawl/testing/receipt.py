@@ -286,7 +286,7 @@ class Checker:
         """Add a response to a request for robots.txt. A redirect to another robots.txt is followed."""
         origins = [origin_of(url), *self._redirected.pop(url, ())]
         if 300 <= status < 400:
-            with suppress(ValueError):  # a malformed target
+            with suppress(ValueError):  # the target of the redirect is malformed
                 target = join_url(url, headers.get("Location") or "")
                 if urlsplit(target).path == "/robots.txt":
                     _put(self._redirected, target, [*self._redirected.get(target, ()), *origins])
@@ -303,7 +303,7 @@ class Checker:
             self.sent(now, attempt.request.url, scopes)
             return
         self._sending.discard(attempt)
-        if outcome is None:  # cancelled
+        if outcome is None:  # the request was cancelled
             self.ended(now, attempt.request.url, scopes)
             return
         response = outcome.response

@@ -453,7 +453,7 @@ class ErrorCollector(logging.Handler):
             async for event in events:
                 if not isinstance(event, RequestFailed):
                     self._told.append(event)
-                elif not event.request.url.endswith("/robots.txt"):  # pages that wait for robots.txt fail too
+                elif not event.request.url.endswith("/robots.txt"):  # not robots.txt, because its pages fail too
                     host = host_scope(event.request.url)
                     self._heard[host] = event.request.errback is not None and self._heard.get(host, True)
 
@@ -476,7 +476,7 @@ class ErrorCollector(logging.Handler):
         if result.reason == "start_error" and not self.errors:
             self._add(RuntimeError("start() failed, and the log that has the error is disabled"), "")
         for error, note in zip(self.errors, self._notes.values(), strict=True):
-            error.add_note(note)  # not earlier, because the log would show the note too
+            error.add_note(note)  # added last, because the log would show the note too
 
     def failure(self, spider_cls: type[Spider]) -> SimulationFailed:
         """Return the errors as one exception group."""

@@ -234,7 +234,7 @@ BARS: dict[str, tuple[str, str]] = {
 INK, FAINT, GRID = "#111827", "#6b7280", "#e5e7eb"
 
 TOP, BOTTOM, RIGHT, TRACK_GAP, TRACK_PAD = 86.0, 48.0, 28.0, 10.0, 5.0
-LETTER, BOLD_LETTER = 6.9, 7.7  # the approximate width of a letter of 12 px
+LETTER, BOLD_LETTER = 6.9, 7.7  # approximate width in pixels of a letter of 12 px
 NARROWEST_BAR, NARROWEST_LABEL = 2.5, 26.0
 
 

@@ -412,7 +412,7 @@ class SimulatedTransport:
 def _down(outage: Outage) -> SimulatedResponse:
     headers = None if outage.retry_after is None else {"Retry-After": str(outage.retry_after)}
     error: Failure | None = outage.error
-    if error is not None and outage.is_connecting:  # the connection was already open
+    if error is not None and outage.is_connecting:  # the request was sent on an open connection
         error = ResponseBroken("the simulated server closed the connection")
     return SimulatedResponse(outage.status, "", headers, error=error)
 

@@ -247,7 +247,7 @@ def _limit(sent: Sequence[_Played], refused: Sequence[_Played]) -> tuple[RateLim
         limit = announced_limit(each.answer.headers for each in sent)
         return limit, _UNKNOWN if limit is None else (limit.rate, limit.rate), 0
     fitted, rates, misjudged = fit_limit([(each.exchange.sent or 0.0, each.is_refused) for each in sent])
-    if misjudged * 2 > len(refused):  # the refusals have another cause
+    if misjudged * 2 > len(refused):  # the refusals have another cause than a limit
         return None, _UNKNOWN, 0
     waits = {wait for each in refused if (wait := each.answer.headers.get("Retry-After")) is not None}
     limit = attrs.evolve(
@@ -422,7 +422,7 @@ def _response(exchange: Exchange, error: DownloadError | None) -> SimulatedRespo
     if not 200 <= status <= 999:
         return None
     codings = codings_of(Headers.from_wire(fields).getlist("Content-Encoding"))
-    with suppress(DownloadError):  # on failure, the body is stored without the compression that its headers declare
+    with suppress(DownloadError):  # after an error, the body is kept: its headers declare a compression that it lacks
         body = b"".join(Body(codings, MAX_BODY_BYTES).decoded(body))
     headers = Headers.from_wire(_original(fields))
     if "Content-Type" not in headers:
