@@ -120,7 +120,7 @@ class Cookie:
         is_secure: True if the cookie is sent only over https.
         expires_utc: Time of expiry; None for the end of the crawl.
         is_http_only: True if scripts of a rendered page must not see the cookie.
-        same_site: ``strict``, ``lax`` or ``none``, for rendered pages; "" if the server set none of them.
+        same_site: ``strict``, ``lax`` or ``none``, for rendered pages; "" if the server set no such value.
     """
 
     name: str
@@ -321,7 +321,7 @@ def from_json(text: bytes) -> Iterator[tuple[Hashable, Cookie]]:
     """Yield the cookies of a JSON file, each with the name of its jar.
 
     Raises:
-        ValueError: If ``text`` is not such a file.
+        ValueError: If ``text`` is not a JSON file of cookies.
     """
     try:
         read = msgspec.json.decode(text, type=_JsonFile)

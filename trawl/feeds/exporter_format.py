@@ -191,7 +191,7 @@ def make_format(options: FeedOptions) -> Format:
 def _exported(options: FeedOptions, exporter: Exporter) -> Format:
     """Create the format of an exporter class.
 
-    trawl's own format reads the files of the class, unless they use another dialect of CSV.
+    trawl's own format reads the files of the class, unless the class writes another dialect of CSV.
     """
     writer = exporter.make(io.BytesIO())
     name, reader = getattr(writer, "feed_format", ""), None

@@ -56,8 +56,8 @@ class ItemFilter:
         Uses the result from the time when the item was stored.
 
         Raises:
-            ValueError: If there is no stored result, because the feed is new in the job, and its filter raises an error
-                for the item's fields.
+            ValueError: If the filter raises an error for the item's fields. It is called only if there is no stored
+                result, because the feed is new in the job.
         """
         if self.classes:
             if not stored.is_of(self.classes):

@@ -140,8 +140,8 @@ class OutboxWriter:
             counts: The statistics to count refusals in; None to count them immediately in the crawl's statistics.
 
         Raises:
-            ItemLost: If the item can't be written, or the filters of all feeds that may take it failed. This is logged
-                and counted.
+            ItemLost: If the item can't be written, or the filters of all feeds that may take it failed. The loss is
+                logged and counted.
         """
         answers = self._answers(item, page, counts) if self._filtered else None
         try:
@@ -360,7 +360,8 @@ async def open_outbox(
 
     Raises:
         FeedError: If a feed can't be opened, is shorter than its recorded position, or may have been moved.
-        JobError: If the saved positions of the feeds can't be read. Without them, items would be written twice.
+        JobError: If the saved positions of the feeds can't be read. Without the positions, items would be written
+            twice.
     """
     states = FEED_STATES.read(job)
     if states is None and FEED_STATES.name in job.kept:
@@ -462,7 +463,7 @@ def _path(destination: str, state: FeedState) -> Path:
 
 
 def _size(destination: str, state: FeedState) -> int | None:
-    """Return the size of a feed's file in bytes; None if it is missing."""
+    """Return the size of a feed's file in bytes; None if the file is missing."""
     try:
         return _path(destination, state).stat().st_size
     except OSError:

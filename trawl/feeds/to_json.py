@@ -230,7 +230,7 @@ def _by_adapter(kind: type[Any]) -> _Writer:
 
 
 def _typed(item: Any) -> dict[str, object]:
-    """Return an item's fields as pydantic writes them in JSON. Values for which a table may have a type are kept."""
+    """Return an item's fields as pydantic writes them in JSON. Values whose type a table may have are kept."""
     written, kept = _pydantic(item), _dumped(item, "python")
     if not isinstance(written, dict) or not isinstance(kept, dict):
         return written_fields(item)

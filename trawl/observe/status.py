@@ -348,12 +348,12 @@ class ScopeStatus(Struct, frozen=True, kw_only=True):
         scope: The id of the scope.
         sends: Number of sends so far.
         rate: Sends per second between the first and the last send.
-        allowed: Sends per second that its limits allowed in that time; ``inf`` if no request had to wait.
+        allowed: Sends per second that the scope's limits allowed in that time; ``inf`` if no request had to wait.
         delay: The current delay, in seconds.
         concurrency: The current concurrency; ``inf`` without a limit.
         in_flight: Requests in flight.
         queued: Pending requests.
-        limit: The limit that its next request waits for; "" if the scope is open.
+        limit: The limit that the scope's next request waits for; "" if the scope is open.
         source: The source of that limit.
         next_send: Seconds until the next request may be sent; ``inf`` if a place must be released first.
         triggers: Number of responses that asked for a slower pace.

@@ -60,7 +60,7 @@ class Pipelines:
         """Chain these objects.
 
         Raises:
-            SettingsError: If an object has none of the three methods, or a method takes other arguments.
+            SettingsError: If an object has none of the three methods, or a method takes unexpected arguments.
         """
         self._pipelines = [_looked_up(pipeline) for pipeline in pipelines]
 

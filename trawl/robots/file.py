@@ -229,7 +229,7 @@ class RobotsFile:
         return OVERHEAD_BYTES + len(self._sitemaps) + (0 if self._rules is None else self._rules.size_bytes)
 
     def allows(self, url: str) -> bool:
-        """Return True if a URL (absolute, in normal form) may be fetched. robots.txt itself always may."""
+        """Return True if a URL (absolute, in normal form) may be fetched. robots.txt itself is always allowed."""
         return self.judge(url).is_allowed
 
     def judge(self, url: str) -> RobotsVerdict:

@@ -317,7 +317,7 @@ def _quotes_page(request: Request, path: str, steps: Sequence[str]) -> Simulated
 
 
 def _quote_block(quote: Quote, is_known: bool) -> str:
-    """Return the HTML of a quote. After login, it includes the source of the quote."""
+    """Return the HTML of a quote. After login, the HTML includes the source of the quote."""
     source = f' in <cite class="source">{escape(quote.source)}</cite>' if is_known else ""
     tags = "\n".join(f'<a class="tag" href="/tag/{tag}/">{tag}</a>' for tag in quote.tags)
     return f"""<div class="quote">

@@ -269,7 +269,7 @@ class Checker:
             url: The URL, in normal form.
             scopes: The scopes that were charged.
             status: The status code; None without a complete response.
-            waits: Seconds in the response's ``Retry-After``; None if it has none.
+            waits: Seconds in the response's ``Retry-After``; None without this header.
         """
         self._end = max(self._end, at)
         for name in scopes:

@@ -153,7 +153,7 @@ class _RequestState:
         self.row: SendRecord | None = None
 
     def put_off(self, seconds: float) -> None:
-        """Extend the deadline by the time that the exchange waited to be sent."""
+        """Extend the deadline by the seconds that the exchange waited before the send."""
         self.deadline += seconds
 
     def failed(self, failure: Failure, cause: str, now: float) -> Outcome:
