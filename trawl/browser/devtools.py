@@ -84,8 +84,8 @@ FLAGS = (*[f"--{name}" for name in _SWITCHES.split()], f"--disable-features={','
 NO_NETWORK = (
     "--proxy-server=http://127.0.0.1:1",
     "--proxy-bypass-list=<-loopback>",
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # the headless shell's flag
-    "--webrtc-ip-handling-policy=disable_non_proxied_udp",  # Chromium's flag
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # for the headless shell
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",  # for Chromium
     "--dns-prefetch-disable",
 )
 """Flags that leave Chromium no network. Requests that are not intercepted fail."""
@@ -158,7 +158,7 @@ def _decode(data: bytes) -> _Message:
     """
     try:
         return _decode_message(data)
-    except msgspec.DecodeError:  # perhaps half of a surrogate pair in a string of the page, which msgspec refuses
+    except msgspec.DecodeError:  # for example, msgspec refuses half of a surrogate pair in a string of the page
         found = json.loads(data)
         if not isinstance(found, dict) or not isinstance(found.get("id", 0), int):
             raise ValueError(f"no message: {data[:100]!r}") from None
@@ -411,7 +411,7 @@ def find_chromium(given: str = "") -> str:
     """Return the path of a Chromium: ``given``, or one of :data:`NAMES` on the path, or Playwright's Chromium.
 
     Raises:
-        UsageError: If there is none. The message says how to install one.
+        UsageError: If no Chromium is found. The message says how to install Chromium.
     """
     if given:
         found = shutil.which(given)

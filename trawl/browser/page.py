@@ -506,7 +506,7 @@ class _ChromiumPage:
         return found
 
     async def _lasting(self, script: str) -> Any:
-        """Evaluate a script that waits. A navigation ends the script, so it is evaluated in the new document again."""
+        """Evaluate a script that waits. If a navigation ends the script, evaluate it again in the new document."""
         while True:
             try:
                 return await self.evaluate(script)
@@ -572,7 +572,7 @@ async def open_page(chromium: Chromium, context: str, opening: Opening) -> Async
                 await _set_up(page, session, connection.post, opening)
                 yield page
             except Exception as error:
-                failure = error  # raised below, because the nursery would wrap it in a group
+                failure = error  # raised below, because the nursery would wrap the error in a group
             finally:  # inside the nursery, because a later event must not start a task in a closed nursery
                 page.forget()
             nursery.cancel_scope.cancel()

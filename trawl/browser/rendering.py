@@ -114,9 +114,9 @@ class SubRequest:
         method: The method.
         kind: The kind of resource, such as ``Script`` or ``XHR``.
         status: The status code; None without a response.
-        refused: Why it was not sent or got no response; "" if it got a response.
+        refused: Why the request was not sent or got no response; "" if it got a response.
         is_shared: True if the response was fetched for another page, or earlier.
-        started_at: Event loop time at which the page asked for it, in seconds.
+        started_at: Event loop time at which the page made the request, in seconds.
         ended_at: Event loop time of the response, in seconds; None until then.
     """
 
@@ -188,14 +188,14 @@ class PageTimer:
         self._left = seconds
 
     def stop(self) -> None:
-        """Stop the time, because one more request is pending."""
+        """Stop the timer, because one more request is pending."""
         if not self._pending:
             self._left = self.scope.deadline - trio.current_time()
             self.scope.deadline = math.inf
         self._pending += 1
 
     def resume(self) -> None:
-        """Continue after the last pending request."""
+        """Continue when no request is pending any more."""
         self._pending -= 1
         if not self._pending:
             self.scope.deadline = trio.current_time() + self._left
@@ -374,7 +374,7 @@ class Rendering:
         def around(fetch: Fetch) -> Fetch:
             async def send(request: Request) -> Outcome:
                 outcome = await fetch(request)
-                is_fetched = outcome.is_heard or outcome.is_cached  # otherwise user code has responded
+                is_fetched = outcome.is_heard or outcome.is_cached  # otherwise, user code has made the response
                 if is_fetched and request.meta_get("browser") and outcome.then is None and not outcome.is_trigger:
                     response = outcome.response
                     if response is not None and self._is_page(request, response):
@@ -562,7 +562,7 @@ def _options(request: Request) -> Page:
 
 
 class _Visit:
-    """One rendering of one response: the requests of the page.
+    """One rendering of a response, with the requests of the page.
 
     Attributes:
         response: The response that is rendered.

@@ -133,4 +133,4 @@ def _heeding_sigterm() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    os._exit(INTERRUPTED)  # like the default action. An exception here would break Trio's loop.
+    os._exit(INTERRUPTED)  # as the default action does; an exception here would break Trio's loop

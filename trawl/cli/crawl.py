@@ -176,7 +176,7 @@ def _loaded(
         UsageError: If the command line does not fit the spider, or its settings are wrong.
     """
     spider = load_spider(target)
-    if options.job == "":  # perhaps an empty variable in a script. A kill would lose everything.
+    if options.job == "":  # for example from an empty variable; without a job, a kill would lose everything
         raise UsageError("--job takes a directory or an address, not ''")
     job = None if options.job is None else options.job.replace(NAME, spider.name)
     more = (

@@ -184,7 +184,7 @@ class FetchView:
 
 
 def browser_path() -> str:
-    """Return the path of the Chromium that renders pages, or how to get one."""
+    """Return the path of the Chromium that renders pages, or a message that says how to install Chromium."""
     try:
         return check_browser(load(*ambient()).of(BrowserSettings))
     except UsageError as error:

@@ -113,7 +113,7 @@ def _errors_in_one_line(context: Any = None) -> Iterator[None]:
     except KeyboardInterrupt:  # for example during an import; typer would print "Aborted!" and exit with 1
         raise typer.Exit(INTERRUPTED) from None
     except _TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # prints the help; typer does not export this class
+        if type(error).__name__ == "NoArgsIsHelpError":  # this error prints the help; typer does not export its class
             raise
         typed = "trawl" if context is None else f"{context.command_path} {context.invoked_subcommand or ''}".strip()
         from trawl.observe import printable  # noqa: PLC0415  # not imported for --help

@@ -217,7 +217,7 @@ def _from_file(path: Path) -> ModuleType:
     if spec is None:
         raise SpiderNotFound(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look up a class's module there
+    sys.modules[name] = module  # dataclasses and pickle look up a class's module in sys.modules
     try:
         with _import_errors(path.name):
             loader.exec_module(module)
@@ -383,8 +383,8 @@ def _checked(spider: type[Spider], place: str) -> type[Spider]:
         raise SpiderNotFound(f"{place}: {spider.__name__}.name must be a string, not {spider.name!r}")
     if not spider.name:
         raise SpiderLoadError(f"{place}: {spider.__name__} has no name; add a class attribute `name`")
-    # If Scrapy and Twisted are installed, the imports at the top work, but imports inside functions fail during the
-    # crawl.
+    # Search the files for Scrapy imports. If Scrapy is installed, such imports raised no error until now, and imports
+    # inside functions would fail only during the crawl.
     for file in dict.fromkeys(getattr(sys.modules.get(kind.__module__), "__file__", None) for kind in spider.__mro__):
         if file and is_user_file(file) and (said := hint_of_file(file, is_whole=False)):
             raise WrittenForScrapy(str(said), said.places)

@@ -316,7 +316,7 @@ def with_server(job: str, act: Callable[[str], T]) -> T:
 
     If the job has a local server, run ``act`` in a thread while the server runs.
     """
-    JobSettings(job_dir=job)  # raises an error for other URLs
+    JobSettings(job_dir=job)  # raises an error if a URL is not the address of a job
     if job.startswith(SCHEMES) or not has_server(Path(job)):
         return act(job)
 
@@ -393,7 +393,7 @@ def _folder_of(directory: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _short(folder: Path) -> Iterator[Path]:
-    """Yield a path to the folder that is short enough for a socket in it."""
+    """Yield a path to the folder, short enough for a socket in the folder."""
     if len(os.fsencode(folder / _SOCKET)) <= _LONGEST_PATH:
         yield folder
         return

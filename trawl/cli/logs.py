@@ -375,7 +375,7 @@ def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, 
 
 
 def _is_interruption(error: BaseException) -> bool:
-    """Return True for a Ctrl-C that the crawl's handlers did not process, even if Trio has wrapped it in groups."""
+    """Return True for a Ctrl-C that the crawl's handlers did not process, even inside Trio's exception groups."""
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)

@@ -91,7 +91,7 @@ class _File:
 def move_command(
     place: str, *, writes: bool = False, takes_uncommitted: bool = False, is_for_both: bool = False
 ) -> int:
-    """Show the changes to a project, or make them, and list the decisions that are left.
+    """Show or make the changes to a project, and list the remaining decisions.
 
     Args:
         place: The folder of the project or of its package, or a single file.
@@ -155,7 +155,7 @@ def _read(path: Path) -> tuple[str, str]:
 
 
 def _moved(path: Path, decisions: list[Decision], *, is_for_both: bool) -> _File | None:
-    """Return a file with the certain changes to its imports and calls; None if it can't be parsed."""
+    """Return a file with the certain changes to its imports and calls; None if the file can't be parsed."""
     try:
         text, encoding = _read(path)
         found = [change for change in changes(text, is_whole=True) if change.is_certain]
@@ -259,7 +259,7 @@ def _settings(root: Path, files: Sequence[_File], decisions: list[Decision]) -> 
         own = found.get("own", {})
         decisions += _of_table(table, own)
         values = {name: value for name, value in found.items() if name != "own"}
-        with suppress(SettingsError):  # `trawl check` reports it
+        with suppress(SettingsError):  # `trawl check` reports the error
             settings = load(Layer(_PLAIN, values, own=own), tell=lambda warning: None)
     return settings, tables
 
@@ -340,7 +340,7 @@ def _importing(texts: Mapping[str, str], root: Path) -> Iterator[None]:
 
 
 def _converted(path: Path, text: str, texts: Mapping[str, str], decisions: list[Decision]) -> str | None:
-    """Run the moved text of a settings module, and return its settings as TOML; None if it fails."""
+    """Run the moved text of a settings module, and return its settings as TOML; None if the module fails."""
     module = ModuleType(path.stem)
     folders = [folder for folder in path.resolve().parents if (folder / "__init__.py").is_file()]
     names = [folder.name for folder in reversed(folders)]

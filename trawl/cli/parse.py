@@ -193,7 +193,7 @@ def _parsed(
     crawl_with: CrawlWith,
 ) -> CrawlResult:
     around = {HOOKS: {**entry.settings[HOOKS], pages: -1}, MIDDLEWARE: {**entry.settings[MIDDLEWARE], answers: -1}}
-    # The same warnings were already shown at the first load.
+    # Drop the warnings, because the first load has already shown them.
     entry.settings = load(*entry.layers, Layer("parse", around), tell=lambda warning: None)
 
     async def start(self: Spider) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous

@@ -37,7 +37,7 @@ COMMANDS = frozenset(b"DEL HDEL HINCRBY HSET RPUSH SADD SREM XADD XTRIM ZADD ZRE
 """Write commands of trawl's scripts."""
 
 SERVERS_OWN = frozenset(b"EXEC HMSET MULTI SELECT UNLINK XSETID".split())
-"""Commands that a server adds around :data:`COMMANDS`, or writes instead of them when it rewrites a file."""
+"""Commands that a server adds around :data:`COMMANDS`, or writes instead of these commands when it rewrites a file."""
 
 _ALLOWED = COMMANDS | SERVERS_OWN
 _FOLDER = "appendonlydir"
@@ -300,7 +300,7 @@ def _length_or_encoding(file: BufferedReader) -> tuple[int, int | None]:
 
 
 def _string(file: BufferedReader) -> bytes:
-    """Read a string. Returns it if it is short and stored without encoding, otherwise b""."""
+    """Read a string. Returns the string if it is short and stored without encoding, otherwise b""."""
     length, encoding = _length_or_encoding(file)
     if encoding is None and length < _LONGEST_NAME:
         return _bytes(file, length)

@@ -185,7 +185,7 @@ class _Console(code.InteractiveConsole):
 
 
 def converse(session: Session, line: str | None) -> None:
-    """Run one line and print its value, or read lines until they end, in IPython if it is installed."""
+    """Run ``line`` and print its value. Without ``line``, read lines until they end, in IPython if it is installed."""
     if line is not None:
         _run_once(session, line)
     elif find_spec("IPython") is not None:

@@ -117,7 +117,7 @@ def simulate_command(
     has_timeline: bool,
     seed: int,
 ) -> int:
-    """Simulate a spider on the web in a file with one or several groups of settings, and print a comparison.
+    """Simulate a spider on a web from a file, once per group of settings, and print a comparison.
 
     The function draws the sends into ``svg`` and the rates into ``plot``. Returns the highest exit status of all runs,
     which is 1 if user code failed, an item was lost or a host is missing in the web.
@@ -148,7 +148,7 @@ def simulate_command(
 
 
 def _guarded(act: Callable[[], int]) -> int:
-    """Run a command that simulates. Prints expected errors as one line, and returns the exit status."""
+    """Run a simulating command. Prints expected errors as one line, and returns the exit status."""
     errors = stderr_console()
     with Logs(errors) as logs:
         try:
@@ -400,7 +400,7 @@ def receipt_command(files: Sequence[str], output: str | None) -> int:
 def _print_recording(
     recording: Recording, simulations: Sequence[Simulation], labels: Sequence[str], console: Console
 ) -> None:
-    """Print the result next to the figures of the recorded crawl, and how well the simulated hosts fit it."""
+    """Print the result next to the figures of the recorded crawl, and how well the simulated hosts fit that crawl."""
 
     def words(elapsed: float, refusals: int) -> str:
         return f"{duration_words(elapsed)} and {counted(refusals, 'refusal')}"

@@ -95,7 +95,7 @@ FIRST_PAUSE = 0.5
 """Seconds before a worker is started again. The pause doubles with each recent start."""
 
 GRACE = 10.0
-"""Seconds that a worker has to end after the leader's crawl. After that, it is cancelled, and finally killed."""
+"""Seconds that a worker has to end after the leader's crawl. A slower worker is cancelled, and finally killed."""
 
 REST = 1.0
 """Seconds to wait for the last messages of a worker after its process has ended."""
@@ -145,7 +145,7 @@ class Messages:
 
 
 class LeaderProcess:
-    """The connection of a worker to the leader that has started it.
+    """The connection of a worker to the leader, which has started the worker.
 
     Args:
         descriptor: The socket.
@@ -255,7 +255,7 @@ def _info_of(url: str) -> JobInfo | None:
 
     client.Address.parse(url)
     client.check_installed()
-    with suppress(UsageError):  # the job does not exist yet
+    with suppress(UsageError):  # raised if the job does not exist yet
         return JOB_INFO.read(report.inspect_job(url, has_scopes=False))
     return None
 
@@ -339,7 +339,7 @@ class WorkerPool:
             worker.starts.append(trio.current_time())
             await self._run(worker, crawl)
             if (worker.status or worker.ended is None) and (deaths := await self._deaths()) != worker.deaths:
-                worker.starts.clear()  # many pages may end a process, each of them three times
+                worker.starts.clear()  # several pages may end a process, and each page may do so three times
                 worker.deaths = deaths
             if self._is_ending.is_set() or not self._is_again(worker, crawl):
                 return
@@ -353,7 +353,7 @@ class WorkerPool:
         if ended is not None and ended.reason not in _ENDS_OF_ONE:
             crawl.shutdown(ended.reason)
             return False
-        if ended is not None and not worker.status:  # a process that called os._exit(0) has not reported its end
+        if ended is not None and not worker.status:  # status 0 is not enough, because os._exit(0) reports no end
             return False
         how = f"reason {ended.reason}" if ended is not None else f"status {worker.status}"
         is_often = len(worker.starts) == MOST_STARTS and trio.current_time() - worker.starts[0] < STARTS_WITHIN
@@ -408,7 +408,7 @@ class WorkerPool:
                 nursery.start_soon(self._relay, worker, process)
 
     async def _hear(self, worker: _Worker, leading: socket.socket) -> None:
-        """Process the messages of a worker until it closes its end."""
+        """Process the messages of a worker until the worker closes its end of the socket."""
         messages = Messages()
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(leading.dup()))
         async with stream:

@@ -143,7 +143,7 @@ class JobSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         if self.frontier and self.job_dir:
             raise SettingsError("FRONTIER can't be used with JOB_DIR, because a job has its own frontier", "FRONTIER")
         scheme, is_url, _ = self.job_dir.partition("://")
-        if is_url and not self.job_dir.startswith(SCHEMES):  # don't show all of it, because it may contain a password
+        if is_url and not self.job_dir.startswith(SCHEMES):  # don't show the URL, because it may contain a password
             raise SettingsError(
                 f"JOB_DIR must be a directory, or start with {', '.join(SCHEMES)}; not {scheme}://", "JOB_DIR"
             )

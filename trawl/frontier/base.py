@@ -85,11 +85,11 @@ class Record:
 
     Attributes:
         request: The request.
-        scopes: The throttling scopes of the request, with the amounts that it is expected to use.
+        scopes: The throttling scopes of the request, with the amounts that the request is expected to use.
         origin: Its origin as returned by ``trawl.http.origin_of``. If the request does not wait for robots.txt, the
             origin is empty or has no scheme.
         fingerprint: The fingerprint claimed for the request, 16 bytes; None if duplicates are wanted (``dont_filter``).
-        not_before: Event loop time, in seconds, before which it must not be sent; 0.0 if there is none.
+        not_before: Event loop time, in seconds, before which the request must not be sent; 0.0 if there is none.
         share: The first amount that the request names; 0.0 if it names none. Within a lane, requests with larger shares
             go first.
         lane: The key of its lane, computed once. The key contains the amounts that the request names, even if their

@@ -51,7 +51,7 @@ class LeasedRequest:
 
     Attributes:
         url: Its URL.
-        since_utc: Time at which it was leased, in UTC.
+        since_utc: Time at which the request was leased, in UTC.
     """
 
     url: str
@@ -80,7 +80,7 @@ class SessionReport:
         name: The host and the id of the process.
         works: Whether the process sends requests. Otherwise it writes items or manages the job.
         exports: Whether the process writes the job's items to feeds.
-        parts: Number of the 1,024 parts of hosts that it owns.
+        parts: Number of parts (of 1,024) that the process owns.
         lease_left: Remaining seconds of its lease. If negative, other processes may take its parts.
         status: The last status of the process; None if it has not reported one yet, or runs another version of trawl.
         is_other_version: Whether the process runs another version of trawl, whose status this version can't read.
@@ -117,8 +117,8 @@ class JobReport:
         scopes: Number of pending requests of each throttling scope, largest first. A request counts in each of its
             scopes.
         kept: Saved values by name.
-        sessions: The processes that work on the job; empty if it is not in a server.
-        orders: The orders to its processes, one per line.
+        sessions: The processes that work on the job; empty if the job is not in a server.
+        orders: The orders to the processes of the job, one per line.
     """
 
     name: str

@@ -138,8 +138,8 @@ class Step:
 
     Attributes:
         ended: Place of the record to remove; None if none is removed.
-        failed: Why the removed request failed, and the wall time of the failure in seconds since the epoch; None if it
-            did not fail.
+        failed: Why the removed request failed, and the wall time of the failure in seconds since the epoch; None if the
+            request did not fail.
         rows: Requests to store.
         marks: For each row the fingerprint that this step marks as seen; None if duplicates of the row are wanted.
         is_successor: Whether the only row replaces ``ended``. Such a row is stored even if its fingerprint was seen.
@@ -218,7 +218,7 @@ class Outbox:
         If ``items`` is None, the items must be read from the store.
         """
         if items is None:
-            # Spilled items are not in memory, so drop all items, because `after` needs items without gaps.
+            # Spilled items are not in memory. Drop all items, because `after` needs items without gaps.
             self._tail.clear()
             self._tail_bytes = 0
         else:
@@ -265,7 +265,7 @@ class StepTimes:
         self.began_at: float | None = None
 
     def begin(self, now: float) -> None:
-        """Record that a step starts. If the step is sent again, it keeps its first start."""
+        """Record that a step starts. If a step is sent again, it keeps its first start time."""
         if self.began_at is None:
             self.began_at = now
 
@@ -374,7 +374,8 @@ class Job:
         last_error: Why the last process could not write to the job; "" if it could.
         was_killed: Whether the previous process may have sent requests, until just now, that it did not record. A run
             that stores its learned state before it ends sets this to False.
-        lease: The time until which this process certainly owns the job; None if it owns the job until it closes it.
+        lease: The time until which this process certainly owns the job; None if this process owns the job until it
+            closes the job.
         line: Client for the scopes that the processes of the job share; None for a job in a directory.
         outbox: Items that the feeds have not written yet.
         session: This process's session; None for a job in a directory.
@@ -483,7 +484,7 @@ class Job:
         raise ValueError("a job in a directory has no parts")
 
     def before_commit(self, hook: Callable[[], None]) -> None:
-        """Call ``hook`` just before steps are written, in Trio's thread. It may call :meth:`keep`.
+        """Call ``hook`` just before steps are written, in Trio's thread. ``hook`` may call :meth:`keep`.
 
         All acknowledgements in these steps happened before the call. ``hook`` must be quick, because a step is written
         every few pages. It must not raise an exception, because the job would then stop writing.
@@ -520,7 +521,7 @@ class Job:
         """Pass earlier changes of a shared job to ``follower`` now, and later changes when they arrive."""
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
-        """Write a step. It is on disk when this returns. A checkpoint.
+        """Write a step. The step is on disk when this returns. A checkpoint.
 
         A cancellation takes effect only before the step is submitted, or while the store is unreachable. Otherwise the
         step is carried out.

@@ -43,7 +43,7 @@ _NONE_STORED = PushResult(())
 
 
 class JobFrontier:
-    """Pending requests of a job; :func:`open_frontier` makes it.
+    """The pending requests of a job, created by :func:`open_frontier`.
 
     A call that needs the store is a checkpoint. :meth:`lease_many` and :meth:`claim_many` need the store only for
     records and fingerprints that are not in memory.
@@ -122,7 +122,7 @@ class JobFrontier:
             wanted = min(limit, cache.pending)
             if cache.ready(wanted):
                 return self._take(cache, wanted)
-            # Another task may lease these records first, so check again.
+            # When the read ends, another task may lease the records first, so check again.
             await self.caches.read(cache, wanted)
         return []
 
@@ -256,7 +256,7 @@ class JobFrontier:
         """Move records out of the lanes in which they were held."""
         for number, record in zip(from_lanes, records, strict=True):
             held = self._held.get(number)
-            if held is not None:  # None if its part was released during the step
+            if held is not None:  # None if the lane's part was released during the step
                 self._held[number] = attrs.evolve(held, count=held.count - 1)
                 self.caches.place(self._cache_of(record.lane), _key(record), record)
         for number, first in due.items():
@@ -509,7 +509,7 @@ class JobFrontier:
 async def open_frontier(
     job: Job, spider: object, wall: WallClock, *, depth_first: bool = False, bounds: Bounds | None = None
 ) -> JobFrontier:
-    """Open the frontier of a job. It contains all requests of earlier processes, leased or not. A checkpoint.
+    """Open the frontier of a job. The frontier has all requests of earlier processes, leased or not. A checkpoint.
 
     Args:
         job: The job. It stays open when the frontier is closed.

@@ -35,8 +35,8 @@ class Bounds:
 
     Attributes:
         at_hand: Maximum number of records of one lane, not counting leased records.
-        in_all: Maximum number of records of all lanes together. Above it, the least recently used lane drops its
-            records first.
+        in_all: Maximum number of records of all lanes together. Above this number, the least recently used lane drops
+            its records first.
         marks: Number of fingerprints in each of two generations. 131,072 fingerprints take about 12 MB.
     """
 

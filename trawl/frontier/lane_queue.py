@@ -51,7 +51,7 @@ class LaneQueue:
         self.lane: LaneKey = record.lane
         self._rank = (-record.request.priority, -record.share)
         self._queue: list[Record | bytes | None] = [record]
-        self._last = record.order  # order of the record last added to the end of the queue
+        self._last = record.order  # order of the latest record at the end of the queue
         self._left = 0  # empty places at the front of the queue
         self._heap: list[tuple[int, float, int, Record | bytes]] | None = None
 
@@ -165,7 +165,7 @@ def _is_like(one: Request, other: Request) -> bool:
 
 
 class RecordEncoder:
-    """Encodes a record as bytes. It then takes 200 bytes of memory instead of 450, and the garbage collector skips it.
+    """Encodes records as bytes. A record then takes 200 bytes instead of 450, and the garbage collector skips it.
 
     Unpacking returns an equal record, but another object. So a request is packed only if its class is :class:`Request`
     and all its values are strings, numbers or bytes. For example, a list in its meta may be shared with other objects.

@@ -32,7 +32,7 @@ If no process is using the job, the file is unlocked, but not removed.
 _PID_BYTES = 20
 _ERROR_BYTES = 400
 _TRIES = 1000
-_AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # do not follow a link, or block on a pipe
+_AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # neither follow a link nor block on a pipe
 
 
 class JobLock:

@@ -30,7 +30,7 @@ class MemoryFrontier:
 
     Args:
         depth_first: Whether the newest of several records with equal priority goes first, instead of the oldest.
-        packed_from: Number of pending records above which further records are stored as bytes, if they can be restored
+        packed_from: Number of pending records above which a further record is stored as bytes, if it can be restored
             exactly.
     """
 

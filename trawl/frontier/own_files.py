@@ -62,7 +62,7 @@ def check_directory(job: Path) -> None:
 
 
 def close_to_others(directory: Path, *, is_empty: bool) -> None:
-    """Remove other users' permissions on this user's directory if it is empty. Otherwise warn if they can access it."""
+    """Remove other users' permissions on this user's directory if it is empty, otherwise warn about them."""
     with suppress(OSError):
         status = directory.stat()
         mode = stat.S_IMODE(status.st_mode)

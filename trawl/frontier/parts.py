@@ -144,7 +144,7 @@ class PartsReceived:
     Attributes:
         parts: The parts.
         lanes: Lanes of these parts that have pending requests. The frontier has added them.
-        pending: Number of requests pending in them, including held requests.
+        pending: Number of pending requests in these parts, including held requests.
         kept: For each part with kept values, the values of its last owner, by name.
         unclean: Parts that their last owner did not release. It may have sent requests to their hosts until just now.
     """

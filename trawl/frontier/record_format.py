@@ -293,12 +293,12 @@ class JobRecord(msgspec.Struct, array_like=True, frozen=True):
             (:attr:`its_origin`).
         origin: Its origin; None if it can be read from the URL.
         fingerprint: Its claimed fingerprint; None if duplicates are wanted.
-        until: Wall time before which it must not be sent, in seconds since the epoch; None if there is none.
+        until: Wall time before which the request must not be sent, in seconds since the epoch; None if there is none.
         wait: Seconds from the time of storing until the time in ``until``.
-        share: The first amount that it names; 0 if it names none.
+        share: The first amount that the request names; 0 if it names none.
         amounts: The amounts in the key of its lane.
         found: Wall time at which the request was found, in seconds since the epoch; None if unknown.
-        is_diverted: Whether middleware has changed its scopes and origin, so that they may not match its URL.
+        is_diverted: Whether middleware has changed the scopes and origin, so that they may not match the URL.
     """
 
     url: str
@@ -476,7 +476,7 @@ class RecordFormat:
         """Encode ``record`` at the event loop time ``now``.
 
         Raises:
-            ValueError: If a part of it can't be stored. The message names the part and the fix.
+            ValueError: If a part of the record can't be stored. The message names the part and the fix.
         """
         request = record.request
         # A FormRequest or JsonRequest is stored as its URL, headers and body. Attributes of another class would be

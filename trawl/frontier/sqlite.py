@@ -390,7 +390,7 @@ class Transactions:
         Args:
             run: Reads or changes the database. It must raise only errors of SQLite.
             applied: Updates memory with the result.
-            is_writing: Whether ``run`` changes the database. If not, it is not locked for writing.
+            is_writing: Whether ``run`` changes the database. If not, the database is not locked for writing.
             is_synced: Whether this transaction and all earlier ones must be on the disk itself when this returns.
 
         Raises:
@@ -423,7 +423,7 @@ class Transactions:
     async def _lead(self, transaction: _Transaction) -> None:
         try:
             await trio.lowlevel.checkpoint()  # first let other ready tasks submit their steps
-            # Other tasks can join this transaction until the running one ends.
+            # Other tasks can join this transaction until the running transaction ends.
             while self._running is not None:
                 await self._running.ended()
             self.check()

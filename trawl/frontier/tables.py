@@ -278,7 +278,7 @@ class RowCounts:
         self.requests, self.seen = requests, seen
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Store the counts. Call it last in a transaction."""
+        """Store the counts. Call this method at the end of a transaction."""
         now = (self.requests, self.seen)
         if now != self._stored:
             rows = [("requests", self.requests), ("seen", self.seen)]

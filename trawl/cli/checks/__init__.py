@@ -133,7 +133,7 @@ def check_command(targets: Sequence[str]) -> int:
                 differing += _hidden(spider, settings)
                 for finding in check_spider(spider, is_moved=moved, settings=settings):
                     (wrong if finding.is_wrong else differing).append(str(finding))
-    # Do this after the spiders are loaded, because loading adds their folders to sys.path.
+    # Check imports after the spiders are loaded, because loading adds the spiders' folders to sys.path.
     for place in filter(Path.is_dir, map(Path, targets)):
         imports = [str(finding) for path in files_in(place) for finding in check_imports(str(path))]
         status = USAGE if imports else status
@@ -178,7 +178,7 @@ def _is_moved(spider: type[Spider]) -> bool:
 
 
 def _settings_of(spider: type[Spider]) -> Settings | None:
-    """Return the settings of a crawl; None if they are wrong, which another check reports."""
+    """Return the settings of a crawl; None if they are wrong. Another check reports wrong settings."""
     try:
         return load(*ambient(spider=spider), of_spider(spider))
     except (SettingsError, PartLoadError):

@@ -259,7 +259,7 @@ def _pattern(source: SpiderSource, attribute: str, i: int, pattern: str | re.Pat
 
 
 def _problem(spider: type[Spider], given: Any, by_name: Mapping[str, Any], count: int) -> str:
-    """Return the reason why a rule can't call a function or the named method; "" if it can."""
+    """Return the reason why a rule can't call a function or the named method; "" if the call works."""
     if not given:
         return ""
     if not isinstance(given, str):

@@ -195,7 +195,7 @@ def _parts(settings: Settings) -> Iterator[Any]:
     ]
     for entry, setting in [*named, *((settings[setting], setting) for setting in _CLASSES)]:
         if entry and not (isinstance(entry, str) and ("." not in entry or entry.startswith("scrapy."))):
-            with suppress(SettingsError, PartLoadError):  # the crawl reports it
+            with suppress(SettingsError, PartLoadError):  # the crawl reports the error
                 yield load_object(entry, setting)
 
 
@@ -347,7 +347,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _key_of_meta(self, key: ast.expr | None, holder: ast.expr | None = None) -> None:
-        """Report a key of ``meta`` that has no effect, whether it is set in a dict or read from ``holder``."""
+        """Report a key of ``meta`` that has no effect. The key is set in a dict, or read from ``holder``."""
         name = key.value if isinstance(key, ast.Constant) else None
         if name in _UNUSED_META:
             self._tell(key, f"the key {name!r} of meta has no effect")
@@ -529,7 +529,7 @@ def _dotted(node: ast.expr) -> list[str]:
 
 
 def _absent(names: list[str]) -> str:
-    """Return what to write instead of a name below ``scrapy``; "" if trawl has it."""
+    """Return what to write instead of a name below ``scrapy``; "" if trawl has the name."""
     found: Any = import_module("trawl")
     for number, name in enumerate(names):
         try:

@@ -24,7 +24,7 @@ class CheckMessage:
         path: The file, absolute or as given.
         line: The line in the file, from 1; 0 if ``path`` is another source of settings and not a file.
         message: One sentence.
-        is_wrong: Whether the code must be changed. False if it only behaves differently than in Scrapy.
+        is_wrong: Whether the code must be changed. False if the code only behaves differently than in Scrapy.
         edits: The changes to the file, if no decision of a person is needed.
     """
 
@@ -154,7 +154,7 @@ def _names_of(statement: ast.stmt) -> set[str]:
 
 
 def _line_of(statement: ast.stmt, keys: tuple[object, ...]) -> int:
-    """Return the line of an entry, or of the nearest literal around it."""
+    """Return the line of an entry, or of the nearest literal around the entry."""
     node: ast.AST | None = getattr(statement, "value", None)
     line = statement.lineno
     for key in keys:

@@ -50,7 +50,7 @@ ROUND_SECONDS = 5.0
 
 
 class StoreConnectionError(Exception):
-    """Raised if the server does not respond, or can't run commands now. It may have run the commands."""
+    """Raised if the server does not respond, or can't run commands now. The server may have run the commands."""
 
 
 Call: TypeAlias = "tuple[str, Sequence[str], Sequence[bytes | str | int]]"
@@ -140,7 +140,7 @@ def _printable(name: str) -> str:
 
 
 class StoreServer:
-    """A connection to a server, through coredis; :func:`connect` makes it."""
+    """A connection to a server through coredis, created by :func:`connect`."""
 
     def __init__(self, client: Any, address: Address) -> None:
         self._client = client

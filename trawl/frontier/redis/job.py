@@ -149,7 +149,7 @@ class _Pipeline:
 
 
 class RedisJob(Job):
-    """A job in a server; :func:`~trawl.frontier.redis.startup.open_job` makes it.
+    """A job in a server, created by :func:`~trawl.frontier.redis.startup.open_job`.
 
     Args:
         address: The address of the job.

@@ -69,7 +69,7 @@ class LeaseKeeper:
         return self._is_lost or self._silence() > self._lease
 
     async def run(self) -> None:
-        """Keep the lease until it is cancelled."""
+        """Keep the lease until this task is cancelled."""
         async with trio.open_nursery() as nursery:
             # The nursery waits for the thread, which ends at once, or after a renewal that has a time limit.
             nursery.start_soon(partial(trio.to_thread.run_sync, self._watch, limiter=trio.CapacityLimiter(1)))

@@ -83,7 +83,7 @@ class _TokenRequest:
 
 @attrs.define(eq=False)
 class _SendRecord:
-    """A send to report, with its time and, for each scope, the seconds after it for which the scope sends nothing."""
+    """A send to report: its time, and for each scope the seconds after the send for which the scope sends nothing."""
 
     number: int
     at: float

@@ -165,7 +165,7 @@ def _asked(url: str, read: Callable[[_Ask, Keys, Address], Awaitable[T]]) -> T:
                 except (ValueError, TypeError, IndexError) as error:
                     words = f"job {address.shown}: its content can't be read: {error}"
                     raised = JobError(words, address.shown)
-                except Exception as error:  # raised outside of the client's nursery, which would wrap it in a group
+                except Exception as error:  # raised below, because the client's nursery would wrap the error in a group
                     raised = error
         except StoreConnectionError as error:
             raised = error
@@ -191,7 +191,7 @@ async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool) 
     sessions = _sessions(told, left, dict(zip(notes[::2], notes[1::2], strict=True)))
     names = [session.name for session in sessions if session.lease_left > 0]
     given_up = 0
-    if failed and has_scopes:  # counted only for a full report; otherwise they count as failed
+    if failed and has_scopes:  # counted only for a full report; otherwise, given-up requests count as failed
         given_up = sum([_is_given_up(member) async for member in _failed(ask, keys)])
     return JobReport(
         name=address.shown,

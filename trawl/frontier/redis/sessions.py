@@ -87,8 +87,8 @@ class JobSession:
     Attributes:
         began_at: Event loop time, in seconds, at which the first of the current sessions started.
         works: Whether the session takes parts.
-        is_first: Whether no other session worked on the job when this one joined it.
-        pending: Number of pending requests of the whole job when this session joined it.
+        is_first: Whether no other session worked on the job when this session joined the job.
+        pending: Number of pending requests of the whole job when this session joined the job.
         is_led: Whether a command has started processes for the job, and leads them.
         owned: The parts that this session owns, each with the number of the last arrival when the part was received.
         exporter: The number of the session that exports the items, the name of its process, and the remaining time of
@@ -354,7 +354,7 @@ class JobSession:
         """Process the script's response, and return the position of the last item.
 
         Raises:
-            SessionEnded: If another session ended this one, or the server has lost its last steps.
+            SessionEnded: If another session ended this session, or the server has lost its last steps.
         """
         if answer[0] != b"ok":
             raise self.ended(answer[0])

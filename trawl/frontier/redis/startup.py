@@ -124,7 +124,7 @@ async def open_job(
                 finally:
                     job.serving.cancel()
                     job.end()
-        except Exception as error:  # raised outside of the nursery, which would wrap it in a group
+        except Exception as error:  # raised below, because the nursery would wrap the error in a group
             raised = error
         nursery.cancel_scope.cancel()
     if raised is not None:
