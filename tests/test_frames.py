@@ -127,7 +127,9 @@ def test_with_twisted_installed_a_part_that_imports_it_is_refused(
 ) -> None:
     (tmp_path / "twisted" / "enterprise").mkdir(parents=True)
     (tmp_path / "twisted" / "enterprise" / "__init__.py").write_text("adbapi = None\n", "utf-8")
-    (tmp_path / "mytwisted.py").write_text("\nfrom twisted.enterprise import adbapi\nclass Part: pass\n", "utf-8")
+    (tmp_path / "mytwisted.py").write_text(
+        "\nfrom twisted.enterprise import adbapi\nclass Part:\n    pool = adbapi\n", "utf-8"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(WrittenForScrapy, match=r"ITEM_PIPELINES: mytwisted\.Part: mytwisted\.py .* line 2: ") as raised:
         make_instance("mytwisted.Part", "ITEM_PIPELINES", None)

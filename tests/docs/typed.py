@@ -63,6 +63,9 @@ class Typed:
     says: str = ""
 
 
+NO_CHROMIUM = ("export TRAWL_BROWSER_SANDBOX=false", "export TRAWL_BROWSER_PATH=no-chromium")
+"""Tests with servers render pages. Here the command must only be understood."""
+
 IN_A_JOB = ("trawl crawl quotes.py --job jobs/quotes",)
 TYPED = {
     "kill -9": Typed("sleep 60 & kill -9 $!"),
@@ -110,6 +113,12 @@ TYPED = {
     "trawl shell": Typed(f"trawl shell {HOME} -c response.status", says="200"),
     "trawl plan": Typed("trawl plan quotes.py --urls urls.txt"),
     "trawl receipt": Typed("trawl receipt --check access.log"),
+    "trawl fetch --browser URL --requests": Typed(
+        f"trawl fetch --browser {HOME} --requests", first=NO_CHROMIUM, status=2, says="BROWSER_PATH"
+    ),
+    "trawl fetch --browser URL --screenshot page.png": Typed(
+        f"trawl fetch --browser {HOME} --screenshot page.png", first=NO_CHROMIUM, status=2, says="BROWSER_PATH"
+    ),
     "trawl crawl --metrics PORT": Typed("trawl crawl quotes.py --metrics 0"),
     "trawl crawl --panel": Typed("trawl crawl quotes.py --panel 0"),
     "trawl crawl --panel [HOST:]PORT": Typed("trawl crawl quotes.py --panel 0"),

@@ -15,8 +15,8 @@ RUNS = {"eval", "exec", "compile", "__import__"}
 
 SUSPECT = re.compile(rf"\b({'|'.join(RUNS_WHAT_IT_READS | RUNS)})\b")
 
-MAY_RUN_CODE = {"cli/shell.py"}
-"""Modules that run what their user types."""
+MAY_RUN_CODE = {"cli/shell.py", "cli/move.py"}
+"""Modules that run what their user types, or the settings of their user's own project."""
 
 ONLY_WRITES = {"exporters.py": {"dumps"}}
 """Modules that write pickles for their user, and what they use of pickle and marshal for it: nothing that reads."""

@@ -388,7 +388,9 @@ def shared_hosts(
         is_chosen: True if ``BROWSER_THIRD_PARTY`` is set.
     """
     third = settings.browser_third_party
-    own = tuple([name.strip().strip(".").lower() for name in allowed_domains or () if name])
+    # The rules of admission report domains that are no list.
+    domains = allowed_domains if isinstance(allowed_domains, Iterable) else ()
+    own = tuple([name.strip().strip(".").lower() for name in domains if name])
     if third == "none" or (third == "all" and not own and not is_chosen):
         return None
     named = own if third == "all" else tuple(third)

@@ -23,6 +23,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Start": {
         "demo": "Serve a site of quotes and books on this machine to try spiders on, until Ctrl-C",
         "new": "Create a project or a spider, with a test on a virtual clock",
+        "move": "Change a project that was written for Scrapy so that it runs on trawl, and list what to decide yourself",
     },
     "Crawl": {
         "crawl": "Run a spider, or several at the same time that share the limits of a site",
@@ -30,11 +31,13 @@ COMMANDS: dict[str, dict[str, str]] = {
         "export": "Write the items of a job in a server to files, each item once, even if it is killed and run again",
         "job": "Show the state of a job",
         "top": "Show the processes of a job in a server while they work",
+        "receipt": "Check the crawl of any program",
     },
     "Try out": {
         "check": "Find errors in spiders without running them",
         "list": "List the spiders in files and folders without running them",
         "simulate": "Run a spider against a simulated web in virtual time",
+        "plan": "Estimate the end of a crawl and of each host before it starts, on the virtual clock",
         "fetch": "Fetch a URL as a crawl would, with robots.txt and throttling, and print the body",
         "parse": "Fetch a URL, run a spider's callback on it, and print its items and requests",
         "shell": "Look at pages interactively",
