@@ -412,7 +412,7 @@ def move(
     dirty: Annotated[bool, typer.Option("--dirty", help="Also write files with uncommitted changes.")] = False,
     both: Annotated[bool, typer.Option("--both", help="Keep the code working with Scrapy too.")] = False,
 ) -> None:
-    """Change a project that was written for Scrapy so that it runs on trawl, and list what to decide yourself."""
+    """Change a Scrapy project so that it runs on trawl, and list what to decide yourself."""
     from trawl.cli.move import move_command
 
     raise typer.Exit(move_command(project, writes=write, takes_uncommitted=dirty, is_for_both=both))

@@ -23,7 +23,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Start": {
         "demo": "Serve a site of quotes and books on this machine to try spiders on, until Ctrl-C",
         "new": "Create a project or a spider, with a test on a virtual clock",
-        "move": "Change a project that was written for Scrapy so that it runs on trawl, and list what to decide yourself",
+        "move": "Change a Scrapy project so that it runs on trawl, and list what to decide yourself",
     },
     "Crawl": {
         "crawl": "Run a spider, or several at the same time that share the limits of a site",
