@@ -397,7 +397,9 @@ class Rendering:
         stats = self._crawl.stats
         try:
             self.check(request)  # a stored request was not checked in this run
-            async with self._tabs:  # acquired at once, unless the response is from a cache and holds no place
+            # A request that was sent holds a place in the scope "browser", so it waits only for the tabs of render()
+            # and open_page(). A cached response holds no place, and may wait for any tab.
+            async with self._tabs:
                 outcome.response = await self._rendered(request, response, _options(request))
             stats.inc("browser/page_count")
         except (RenderError, BodyTooLarge) as error:

@@ -68,7 +68,8 @@ class Content:
             FormatConflict: If the file is not compressed with this method.
         """
         self._reader = reader
-        # Maps the end of each piece in the content to the end of the piece in the file.
+        # Maps positions in the content to positions in the compressed file, at the ends of the compressed pieces. None
+        # if the file is not compressed.
         self._ends: dict[int, int] | None = None
         self.file: BinaryIO = reader
         if compression is None:

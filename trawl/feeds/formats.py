@@ -347,8 +347,8 @@ class XmlTree(_AnyFields):
             scan.feed(chunk)
         scan.finish()
         size = file.seek(0, os.SEEK_END)
-        # After a truncated write, the file is invalid only near its end, where a part of a tag is followed by a part of
-        # the old closing.
+        # New elements overwrite the closing tag of the root. So after a write that was cut short, the file is invalid
+        # only near its end: the start of a new tag, then the rest of the old closing tag.
         if scan.is_broken and scan.broken_at < size - len(self.closing):
             raise FormatConflict(f"it is not well-formed at byte {scan.broken_at}")
         return End(scan.end_in(file))

@@ -60,7 +60,7 @@ class SqliteTable(TableFile):
         self._name = _quoted(self._bare)
         self._fields = [written for _, written in options.fields or ()]
         self._is_new = False
-        self._is_named = False  # whether the file's name is certainly on the disk
+        self._is_named = False  # whether the folder was synced, so that the new file survives a power failure
         self._keep = 0
         self._is_cut = False
         # Names of the columns, by the name in lower case, because SQLite ignores case.

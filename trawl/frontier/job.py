@@ -640,7 +640,7 @@ class Job:
 
     def _beside(self) -> tuple[dict[str, bytes | None], list[int]]:
         """Return the values that changed since the last step, and the orders of requests that lose spilled items."""
-        # Call the hooks before collecting the values, so that this step stores what they keep.
+        # Call the hooks first, because they may call keep(), and this step should store those values too.
         for hook in self._hooks:
             hook()
         changed, self._changed = self._changed, {}

@@ -90,7 +90,8 @@ DIALECTS: Mapping[str, Callable[[LimitState], dict[str, str]]] = {
 }
 """The headers of each dialect: IETF drafts 00-06, 07 and 08-11 of RateLimit, and three vendor dialects."""
 
-NEARLY = 1e-9  # a token may lack this much because of rounding, if sends are 1 / rate seconds apart
+# 1 - NEARLY counts as a whole token, because rounding loses a little if sends are 1 / rate seconds apart.
+NEARLY = 1e-9
 
 
 def _as_changes(changes: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
