@@ -300,7 +300,7 @@ class Rate(Spacing):
         """Change the time and its jitter. While the scope ``is_slowed`` (backoff, Crawl-delay), no grid applies."""
         super().set(seconds, jitter)
         low, high = jitter
-        self.step = 0.0 if is_slowed else seconds * (low + high) / 2.0
+        self.step: float = 0.0 if is_slowed else seconds * (low + high) / 2.0
         self.spread = min(seconds * (high - low) / 2.0, MAX_OFFSET if self.is_shared else inf)
 
     def offset(self, traffic: Traffic) -> float:
@@ -418,7 +418,8 @@ class Hold(Limit):
     def hold(self, until: float, reason: Reason) -> None:
         """Let nothing through before ``until``."""
         if until > self.until:
-            self.until, self.because, self.name = until, reason, reason.limit
+            self.until, self.because = until, reason
+            self.name: str = reason.limit
         if reason.limit == "hint" and (self.hint is None or until > self.hint.until):
             self.hint = reason
 
