@@ -6,6 +6,7 @@ import os
 import sqlite3
 import struct
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_a_journal_that_names_another_file_deletes_nothing(job: Path, tmp_path: 
         with pytest.raises(JobError, match=r"job\.db-journal names another file, which SQLite would delete"):
             call(job)
     assert other.read_text() == "mine"
-    with sqlite3.connect(job / "job.db") as connection:  # as SQLite does: this test would see a change of that
+    with closing(sqlite3.connect(job / "job.db")) as connection:  # as SQLite does: this test would see a change of that
         connection.execute("SELECT * FROM sqlite_master")
     assert not other.exists()
 
