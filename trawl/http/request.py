@@ -624,7 +624,7 @@ def NO_CALLBACK(*args: Any, **kwargs: Any) -> NoReturn:
     Raises:
         RuntimeError: Always, because nothing should call it.
     """
-    raise RuntimeError("NO_CALLBACK was called, but it marks a request that is only fetched: no callback gets its response")
+    raise RuntimeError("NO_CALLBACK was called, but it only marks requests that are only fetched, without a callback")
 
 
 def _copied(cookies: Any) -> _Cookies:
