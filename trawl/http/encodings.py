@@ -417,7 +417,7 @@ def encode(text: str, codec: str) -> bytes:
     if codec not in _CODECS or codec in _UNICODE:
         return text.encode(codec, "xmlcharrefreplace")
     table = _bytes_of(codec)
-    rest = codec if codec == "gb18030" else "ascii"  # gb18030 encodes all other characters in four bytes
+    rest = codec if codec == "gb18030" else "ascii"  # gb18030 encodes what the table lacks in four bytes
     return b"".join(table.get(char) or char.encode(rest, "xmlcharrefreplace") for char in text)
 
 

@@ -264,7 +264,7 @@ def layers(context: MiddlewareContext) -> list[MiddlewareEntry]:
         middleware = None if order is None else each.make(context)
         if order is not None and middleware is not None:
             found.append(MiddlewareEntry(each.name, order, middleware))
-    found.sort(key=lambda layer: layer.order)  # the sort is stable, so user middleware is outside at equal order
+    found.sort(key=lambda layer: layer.order)  # the sort is stable, so at equal orders user middleware is outermost
     logger.debug("middleware, outermost first: %s", ", ".join(f"{layer.name} {layer.order:g}" for layer in found))
     return found
 
