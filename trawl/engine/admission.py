@@ -213,7 +213,8 @@ class Admission:
             record = await self._found(request, mark, source)
             if record is not None:
                 records.append(record)
-                self.tell_scheduled(request)
+                if RequestScheduled in self._events.wanted:  # checked here too, because most crawls have no receiver
+                    self.tell_scheduled(request)
         return records
 
     def tell_scheduled(self, request: Request) -> None:

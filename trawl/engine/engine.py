@@ -236,13 +236,15 @@ class Engine:
         """
         lane = attempt.lane
         over = None if lane is None else spent(lane.scopes)
-        return over or self._dropped(attempt) or self.throttle.refused(attempt, now) or self.gates.forbids(attempt)
+        if self.context.state.dropped:
+            over = over or self._dropped(attempt)
+        return over or self.throttle.refused(attempt, now) or self.gates.forbids(attempt)
 
     def _dropped(self, attempt: Attempt) -> str | None:
         """Return ``"dropped_by_hand"`` if a user has dropped the pages of its host since it was found; else None."""
-        dropped = self.context.state.dropped
-        if not dropped or not attempt.is_page or attempt.lease is None:
+        if not attempt.is_page or attempt.lease is None:
             return None
+        dropped = self.context.state.dropped
         at, found_at = dropped.get(host_scope(attempt.request.url)), attempt.lease.found_at
         return "dropped_by_hand" if at is not None and (found_at is None or found_at <= at) else None
 

@@ -74,25 +74,15 @@ class ScopeLimiters:
                 limiter.total_tokens = _tokens(scope)
             limiter.acquire_on_behalf_of_nowait(attempt)
 
-    def give_back(self, attempt: Attempt) -> None:
-        """Release the places of ``attempt``, except its place in the scope ``browser``."""
+    def give_back(self, attempt: Attempt, *, is_rest: bool = False) -> None:
+        """Release the places of ``attempt``: all except that in the scope ``browser``, or (``is_rest``) only that."""
         assert attempt.lane is not None
         for scope in attempt.lane.scopes:
-            if scope.id != BROWSER:
-                self._release(attempt, scope)
-
-    def give_back_rest(self, attempt: Attempt) -> None:
-        """Release the place of ``attempt`` in the scope ``browser``."""
-        assert attempt.lane is not None
-        for scope in attempt.lane.scopes:
-            if scope.id == BROWSER:
-                self._release(attempt, scope)
-
-    def _release(self, attempt: Attempt, scope: Scope) -> None:
-        limiter = self._limiters[scope.id]
-        limiter.release_on_behalf_of(attempt)
-        if len(self._limiters) > MAX_KEPT and not limiter.borrowed_tokens:
-            del self._limiters[scope.id]
+            if (scope.id == BROWSER) is is_rest:
+                limiter = self._limiters[scope.id]
+                limiter.release_on_behalf_of(attempt)
+                if len(self._limiters) > MAX_KEPT and not limiter.borrowed_tokens:
+                    del self._limiters[scope.id]
 
     def resize(self, scope: Scope) -> None:
         """Apply a scope's changed concurrency. Requests in flight stay."""
@@ -346,12 +336,10 @@ class Fetcher:
             self._look_later(now)
 
     def give_back_rest(self, attempt: Attempt) -> None:
-        """Release the place in the scope ``browser``, because the page is closed. Safe to call twice."""
-        if not attempt.keeps_page:
-            return
+        """Release the place in the scope ``browser`` that ``attempt`` keeps, because the page is closed."""
         now = trio.current_time()
         if not attempt.task.is_responded:
-            self._limiters.give_back_rest(attempt)
+            self._limiters.give_back(attempt, is_rest=True)
         self._scheduler.give_back_rest(attempt, now)
         self._look_later(now)
 

@@ -370,23 +370,14 @@ class Lane:
         for slot, scope in zip(attempt.slots, self.scopes, strict=True):
             scope.written(slot, sent_at, now)
 
-    def give_back(self, attempt: Attempt, now: float) -> None:
-        """Release the places of ``attempt``, except its place in the scope ``browser`` (:meth:`give_back_rest`)."""
-        for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
-            if scope.id == BROWSER:
-                attempt.keeps_page = True
-            else:
-                self._free(attempt, scope, slot, amount, now)
-
-    def give_back_rest(self, attempt: Attempt, now: float) -> None:
-        """Release the place of ``attempt`` in the scope ``browser``, because its page is closed."""
-        for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
-            if scope.id == BROWSER:
-                self._free(attempt, scope, slot, amount, now)
-
-    def _free(self, attempt: Attempt, scope: Scope, slot: int, amount: float | None, now: float) -> None:
+    def give_back(self, attempt: Attempt, now: float, *, is_rest: bool = False) -> None:
+        """Release the places of ``attempt``: all except that in the scope ``browser``, or (``is_rest``) only that."""
         was_sent = attempt.sent_at is not None
-        scope.give(slot, was_sent=was_sent, amount=1.0 if amount is None else amount, now=now)
+        for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
+            if (scope.id == BROWSER) is is_rest:
+                scope.give(slot, was_sent=was_sent, amount=1.0 if amount is None else amount, now=now)
+            elif not is_rest:
+                attempt.keeps_page = True
 
     def take_turn(self, turn: int) -> None:
         """Go behind the other lanes of equal priority."""

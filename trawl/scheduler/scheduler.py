@@ -282,14 +282,14 @@ class Scheduler:
         self._wake(lane, now)
 
     def give_back_rest(self, attempt: Attempt, now: float) -> None:
-        """Give back the place in the scope ``browser``: the page of ``attempt`` is closed. Safe to call twice."""
+        """Release the place in the scope ``browser``, because the page of ``attempt`` is closed. Safe to call twice."""
         if not attempt.keeps_page:
             return
         attempt.keeps_page = False
         self._now = now
         lane = attempt.lane
         assert lane is not None
-        lane.give_back_rest(attempt, now)
+        lane.give_back(attempt, now, is_rest=True)
         self._wake(lane, now)
 
     def prepared(self, attempt: Attempt, now: float, *, pages: bool = True) -> bool:
