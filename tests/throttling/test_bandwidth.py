@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from typing import Any, cast
 
+import msgspec
 import pytest
 from trio.testing import MockClock
 
@@ -106,6 +107,22 @@ def test_a23_g09_a_job_stores_until_when_its_bytes_are_paid_for(down: float, lef
     scope = resumed(state, down, 10.0, **settings).scope(A, 1000.0)
     # A clock that was set back does not make the wait longer.
     assert max(scope.earliest_at(1000.0) - 1000.0, 0.0) == pytest.approx(left)
+
+
+def test_a23_g09_unpaid_bytes_outlast_restarts_before_their_bandwidth_is_set_at_run_time_again() -> None:
+    throttle = throttle_of()
+    throttle.set(A, now=0.0, bandwidth=100)
+    throttle.scope(A, 0.0).received(10.0, 2000)
+    unset = resumed(stored(throttle, 10.0), 5.0, 10.0)
+    assert unset.scope(A, 1000.0).earliest_at(1000.0) <= 1000.0
+    unset.scope(A, 1000.0).state.has_answered = True
+    state = msgspec.structs.replace(stored(unset, 1001.0), unknown_until=float("-inf"))
+    assert state.scopes[A].closed == {"bandwidth": (pytest.approx(state.at + 14.0), pytest.approx(14.0))}
+    again = resumed(state, 0.0, 16.0)
+    again.scope(A, 1000.0)
+    again.restore_limits({A: {"bandwidth": 100}}, 1000.0)
+    assert again.scope(A, 1000.0).earliest_at(1000.0) == pytest.approx(1014.0)
+    assert "closed" not in str(stored(again, 1015.0).scopes)
 
 
 def test_a23_a_preview_of_limits_keeps_the_average_size_and_the_unpaid_bytes() -> None:

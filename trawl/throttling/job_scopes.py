@@ -67,7 +67,7 @@ def snapshot_of(
     states: dict[str, ScopeSnapshot] = {}
     answered: list[str] = []
     for each in job_scopes:
-        kept, left = each.left()
+        kept, left = each.left(now)
         states.update(kept)
         answered += left
     for scope in scopes:
@@ -76,9 +76,10 @@ def snapshot_of(
             answered.append(scope.id)
         elif snapshot != _NOTHING:
             known = states.get(scope.id)
-            states[scope.id] = (
-                msgspec.structs.replace(snapshot, quota=known.quota) if known and not snapshot.quota else snapshot
-            )
+            if known is not None:
+                closed = known.closed | snapshot.closed
+                snapshot = msgspec.structs.replace(snapshot, quota=snapshot.quota or known.quota, closed=closed)
+            states[scope.id] = snapshot
     return ThrottleSnapshot(
         at=wall.to_epoch(now),
         unknown_until=_unknown_until(job_scopes) if next_in is None else wall.to_epoch(now + next_in),
@@ -224,7 +225,7 @@ class JobScopes:
             the first ones.
     """
 
-    __slots__ = ("_answered", "_from_epoch", "_quotas", "_scopes", "_to_epoch", "_unknown_until")
+    __slots__ = ("_answered", "_closed", "_from_epoch", "_quotas", "_scopes", "_to_epoch", "_unknown_until")
 
     def __init__(
         self, snapshot: ThrottleSnapshot, now: float, wall: WallClock, pages: PageBudgets, max_scopes: int
@@ -233,6 +234,7 @@ class JobScopes:
         self._scopes = dict(list(snapshot.scopes.items())[-max_scopes:])
         self._answered = dict.fromkeys(snapshot.answered[-max_scopes:])
         self._quotas: dict[str, QuotaSnapshot] = {}  # of scopes whose quota is not set yet
+        self._closed: dict[str, dict[str, float]] = {}  # event loop times of limits that are not set yet, by scope
         self._unknown_until = min(wall.from_epoch(snapshot.unknown_until), now)
         self._from_epoch = wall.from_epoch
         self._to_epoch = wall.to_epoch
@@ -242,10 +244,14 @@ class JobScopes:
         """End of the period with possibly unrecorded sends, in epoch seconds; ``-inf`` if there were none."""
         return self._to_epoch(self._unknown_until)
 
-    def left(self) -> tuple[Mapping[str, ScopeSnapshot], tuple[str, ...]]:
+    def left(self, now: float) -> tuple[Mapping[str, ScopeSnapshot], tuple[str, ...]]:
         """Return the states that no scope has restored yet, and the scopes that once responded."""
-        quotas = {id: ScopeSnapshot(quota=quota) for id, quota in self._quotas.items()}
-        return self._scopes | quotas, tuple(self._answered)
+        rest = {id: ScopeSnapshot(quota=quota) for id, quota in self._quotas.items()}
+        for id, closed in self._closed.items():
+            times = {key: (self._to_epoch(until), until - now) for key, until in closed.items() if until > now}
+            if times:
+                rest[id] = msgspec.structs.replace(rest.get(id, _NOTHING), closed=times)
+        return self._scopes | rest, tuple(self._answered)
 
     def restore_quota(self, scope: Scope, now: float) -> None:
         """Count the amount that an earlier run spent of a quota that was just set, maybe at run time.
@@ -262,6 +268,17 @@ class JobScopes:
         else:
             del self._quotas[scope.id]
 
+    def restore_closed(self, scope: Scope) -> None:
+        """Close the limits of a scope that an earlier run left closed, also limits that are set at run time."""
+        closed = self._closed.get(scope.id)
+        if closed is None:
+            return
+        for limit in scope.others:
+            if limit.name in closed:
+                limit.restore(closed.pop(limit.name))
+        if not closed:
+            del self._closed[scope.id]
+
     def restore(self, scope: Scope, now: float) -> bool:
         """Restore the state of a scope that was just created. Returns True if there was a state."""
         snapshot = self._scopes.pop(scope.id, None)
@@ -274,9 +291,9 @@ class JobScopes:
             if snapshot.quota is not None:
                 self._quotas[scope.id] = snapshot.quota
                 self.restore_quota(scope, now)
-            for limit in scope.others:
-                if limit.name in snapshot.closed:
-                    limit.restore(self._closed_until(snapshot, limit.name, now))
+            if snapshot.closed:
+                self._closed[scope.id] = {key: self._closed_until(snapshot, key, now) for key in snapshot.closed}
+                self.restore_closed(scope)
             self._learned(scope, state, snapshot)
             self._failing(scope, state, snapshot, now)
             if snapshot.told is not None:

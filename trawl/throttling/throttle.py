@@ -686,6 +686,7 @@ class Throttle:
         self._table.apply_limits(scope, policy.limits, now)
         if self._job_scopes and (job_scopes := self._job_scopes.get(self.part_of(scope.id))) is not None:
             job_scopes.restore_quota(scope, now)
+            job_scopes.restore_closed(scope)
         self._slow_down(scope, now)
         state.apply(scope)
         self._moved(scope, now)
