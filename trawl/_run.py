@@ -11,7 +11,7 @@ import logging
 import random
 import sys
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -352,6 +352,9 @@ async def crawl_with(
     stats = Stats()
     crawler = Crawler(settings, stats, spider)
     instance = make_spider(spider, spider_args, crawler)
+    if isinstance(domains := instance.allowed_domains, Iterator):  # several components read them
+        with suppress(AttributeError):  # a property without a setter, which returns a new iterator each time
+            instance.allowed_domains = list(domains)
     if settings["SCRAPY_COMPAT"]:
         ignore_urls(instance)
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))

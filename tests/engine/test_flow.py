@@ -304,6 +304,29 @@ async def test_filtered_requests_are_counted_under_their_reason(autojump_clock: 
     ]
 
 
+async def test_domains_that_can_be_read_only_once_are_still_allowed_domains(autojump_clock: MockClock) -> None:
+    class Once(Follows):
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.allowed_domains = (name for name in ["a.example"])
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield response.follow("http://b.example/")
+
+    class Property(Once):
+        allowed_domains = property(lambda self: iter(["a.example"]))
+
+        def __init__(self, **kwargs: Any) -> None:
+            trawl.Spider.__init__(self, **kwargs)
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    for spider in (Once, Property):
+        run = await web.crawl(spider, settings={**FREE, "ROBOTSTXT_OBEY": False})
+        assert run.stats["offsite_filtered"] == 1
+        assert [send.url for send in run.sends] == ["http://a.example/"]
+
+
 async def test_a_start_url_may_lie_offsite_and_redirect_there(autojump_clock: MockClock) -> None:
     class Starts(Follows):
         allowed_domains = ("b.example",)
