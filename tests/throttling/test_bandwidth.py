@@ -117,7 +117,7 @@ def test_a23_g09_unpaid_bytes_outlast_restarts_before_their_bandwidth_is_set_at_
     assert unset.scope(A, 1000.0).earliest_at(1000.0) <= 1000.0
     unset.scope(A, 1000.0).state.has_answered = True
     state = msgspec.structs.replace(stored(unset, 1001.0), unknown_until=float("-inf"))
-    assert state.scopes[A].closed == {"bandwidth": (pytest.approx(state.at + 14.0), pytest.approx(14.0))}
+    assert state.scopes[A].closed["bandwidth"] == pytest.approx((state.at + 14.0, 14.0))
     again = resumed(state, 0.0, 16.0)
     again.scope(A, 1000.0)
     again.restore_limits({A: {"bandwidth": 100}}, 1000.0)
