@@ -293,6 +293,29 @@ def test_ends_that_pages_explain_do_not_count_when_a_worker_is_given_up(
     assert begun[-1] - begun[0] < runs * 2.5
 
 
+@pytest.mark.parametrize(
+    ("ends", "reason"),
+    [
+        (["cancelled", "finished"], "cancelled"),  # the spider called engine.close_spider(spider)
+        (["shutdown"], "shutdown"),
+        (["stopped", "stopped"], NO_PROCESS),
+        (["stopped", "finished"], "finished"),  # the leader may reach the store much later
+    ],
+)
+def test_a_crawl_whose_workers_all_ended_with_status_0_ends(
+    monkeypatch: pytest.MonkeyPatch, ends: list[str], reason: str
+) -> None:
+    pool = WorkerPool(["worker"], len(ends), "redis://store.example/job", None, Console())
+
+    async def run(self: WorkerPool, worker: Any, crawl: Crawl) -> None:
+        await trio.sleep(float(worker.number))
+        worker.ended = EndMessage(ends[worker.number - 1], [])
+
+    monkeypatch.setattr(WorkerPool, "_run", run)
+    result = simulate(Patient, SimulatedWeb(), {"WATCHERS": {pool.watch: 0}})
+    assert result.reason == reason
+
+
 def test_a_worker_that_ends_once_an_hour_is_started_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = WorkerPool(["worker"], 1, "redis://store.example/job", None, Console())
     begun: list[float] = []

@@ -40,7 +40,7 @@ INTERRUPTED = 130
 """The crawl was stopped by Ctrl-C: 128 plus the number of SIGINT, as in shells."""
 
 NO_PROCESS = "no_process"
-"""Finish reason of a crawl with ``--processes`` whose processes ended again and again."""
+"""Finish reason of a crawl with ``--processes`` whose processes have all ended before the job was finished."""
 
 _UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE})
 

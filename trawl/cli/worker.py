@@ -15,7 +15,10 @@ reaches only the leader, because each worker has its own process session.
 
 The end of the job needs no message, because each process finds the job's end in the store. If a worker ends earlier,
 because it was killed or used too much memory, the leader starts it again, up to :data:`MOST_STARTS` times in a minute.
-After that, the other workers continue alone. If no worker is left, the crawl ends.
+After that, the other workers continue alone. If no worker is left, the crawl ends. If the spider ends the crawl in one
+worker, the leader ends it in all.
+
+Length: the messages, the restarts and the end of the processes depend on each other.
 """
 
 from __future__ import annotations
@@ -104,6 +107,9 @@ _OF_THE_END = ("finish_reason", "start_time", "finish_time")
 
 _ENDS_OF_ONE = ("finished", "shutdown", "cancelled", "stopped", "memusage_exceeded")
 """Reasons of a worker's end that do not end other processes. Other reasons are limits or errors, and end them too."""
+
+_ENDS_BY_SPIDER = ("shutdown", "cancelled")
+"""Reasons of a worker's end that end other processes too if the status is 0. After a signal, the status is not 0."""
 
 
 class StatusMessage(msgspec.Struct, frozen=True, tag="worked"):
@@ -302,8 +308,7 @@ class WorkerPool:
         for worker in self._workers:  # after a rejoin, the crawl's numbers include the workers' earlier work
             worker.before, worker.now, worker.is_given_up = CrawlStatus(), CrawlStatus(), False
         async with trio.open_nursery() as nursery:
-            for worker in self._workers:
-                nursery.start_soon(self._keep, worker, crawl)
+            nursery.start_soon(self._keep_all, crawl)
             await crawl.until_ending()
             self._is_ending.set()
             if crawl.reason != "finished":  # workers notice a finished job themselves
@@ -333,6 +338,19 @@ class WorkerPool:
 
         return await trio.to_thread.run_sync(partial(inspect_job, self._url, has_scopes=False))
 
+    async def _keep_all(self, crawl: Crawl) -> None:
+        """Run all workers. If all of them end before the job is finished, end the crawl."""
+        async with trio.open_nursery() as nursery:
+            for worker in self._workers:
+                nursery.start_soon(self._keep, worker, crawl)
+        with trio.move_on_after(GRACE):
+            await self._is_ending.wait()
+        # After a worker has found the job's end, the leader finds it too, as soon as it can reach the store.
+        is_finished = any(each.ended is not None and each.ended.reason == "finished" for each in self._workers)
+        if not self._is_ending.is_set() and not is_finished:
+            logger.error("all processes have ended, but the job is not finished: no process is left")
+            crawl.shutdown(NO_PROCESS)
+
     async def _keep(self, worker: _Worker, crawl: Crawl) -> None:
         """Run a worker, and restart it as needed until no work remains for it."""
         while not self._is_ending.is_set():
@@ -354,6 +372,8 @@ class WorkerPool:
             crawl.shutdown(ended.reason)
             return False
         if ended is not None and not worker.status:  # status 0 is not enough, because os._exit(0) reports no end
+            if ended.reason in _ENDS_BY_SPIDER:
+                crawl.shutdown(ended.reason)
             return False
         how = f"reason {ended.reason}" if ended is not None else f"status {worker.status}"
         is_often = len(worker.starts) == MOST_STARTS and trio.current_time() - worker.starts[0] < STARTS_WITHIN
