@@ -7,9 +7,11 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.throttling.driving import throttle_of
 from trawl.throttling.limits import Limits
 from trawl.throttling.quota import PageBudget, PageBudgets, spent
 from trawl.throttling.scope import Scope
+from trawl.throttling.snapshot import ThrottleSnapshot
 
 
 @given(st.integers(1, 5), st.lists(st.booleans(), max_size=60))
@@ -72,6 +74,22 @@ def test_a_scope_that_was_forgotten_counts_on_and_so_does_a_later_run() -> None:
     later.keep(restored)
     assert spent([restored]) == "pages_filtered"
     assert spent([Scope("b.example", Limits())]) is None
+
+
+def test_c11_counts_that_are_restored_after_the_budget_was_set_are_those_of_its_scope() -> None:
+    throttle = throttle_of()
+    throttle.restore(ThrottleSnapshot(at=0.0, pages={"a.example": 1}), 0.0)
+    throttle.restore_limits({"a.example": {"pages": 5}, "b.example": {"pages": 2}}, 0.0)
+    budgets = [throttle.scope(id, 0.0).pages for id in ("a.example", "b.example")]
+    assert all(budgets)
+    throttle.scope("b.example", 0.0).take(0.0)  # a partition may come while its requests are in flight
+    throttle.pages.restore({"a.example": 4, "b.example": 1})
+    assert [(pages.counted, pages.limit, pages.under_way) for pages in budgets if pages] == [(4, 5, 0), (1, 2, 1)]
+    throttle.pages.restore({"a.example": 3})  # an older count
+    throttle.set("a.example", now=0.0, pages=4)
+    assert [throttle.scope(id, 0.0).pages for id in ("a.example", "b.example")] == budgets
+    assert spent([throttle.scope("a.example", 0.0)]) == "pages_filtered"
+    assert throttle.pages.counts() == {"a.example": 4, "b.example": 1}
 
 
 def test_a_budget_that_is_raised_is_open_again_and_one_that_is_taken_away_is_none() -> None:

@@ -134,9 +134,11 @@ class PageBudgets:
             del self._kept[id]
 
     def restore(self, counts: Mapping[str, int]) -> None:
-        """Restore the page counts of an earlier run."""
+        """Restore the page counts of an earlier run, or later ones of the same run. The larger count applies."""
         for id, counted in counts.items():
-            self._kept[id] = PageBudget(inf, counted)
+            # A scope may already have the budget, because its limit was set at run time.
+            kept = self._kept.setdefault(id, PageBudget(inf))
+            kept.counted = max(kept.counted, counted)
 
 
 def spent(scopes: Iterable[Scope]) -> str | None:
