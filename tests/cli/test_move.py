@@ -169,6 +169,9 @@ def test_files_with_uncommitted_changes_are_left_alone_unless_one_says_so(
         ),
         ("if x:\n    from scrapy.shell import Shell\n", "if x:\n    pass\n"),
         ("from scrapy.shell import Shell\nx = 1\n", "x = 1\n"),
+        ("from scrapy.shell import Shell; x = 1\n", "pass; x = 1\n"),
+        ("x = 1\nfrom scrapy.shell import Shell\n", "x = 1\npass\n"),
+        ("x = 1\nfrom scrapy.shell import (\n    Shell,\n)", "x = 1\npass"),
         (
             "try:\n    import trawl as scrapy\nexcept ImportError:\n    import scrapy\n",
             "try:\n    import trawl as scrapy\nexcept ImportError:\n    import scrapy\n",

@@ -172,7 +172,7 @@ def _moved(path: Path, decisions: list[Decision], *, is_for_both: bool) -> _File
 
 
 def _edits(text: str, found: Sequence[Change]) -> Iterator[Edit]:
-    """Yield the edits of import lines. A removed import inside a block becomes ``pass``."""
+    """Yield the edits of import lines. A removed import becomes ``pass``, unless its line can be removed."""
     for change in found:
         place = change.edit
         if place is None:
@@ -180,19 +180,31 @@ def _edits(text: str, found: Sequence[Change]) -> Iterator[Edit]:
         lines = [*change.after, *([change.rest] if change.rest else [])]
         first, last = place.start, place.end
         if not lines:
-            yield attrs.evolve(place, text="pass") if first[1] else Edit(first, (last[0] + 1, 0), "")
+            is_removable = not first[1] and not _other_code(text, place) and last[0] < len(text.encode().splitlines())
+            yield Edit(first, (last[0] + 1, 0), "") if is_removable else attrs.evolve(place, text="pass")
             continue
         yield attrs.evolve(place, text=_joined(text, place, lines))
 
 
 def _joined(text: str, place: Edit, lines: Sequence[str]) -> str:
     """Join statements that replace one statement: on separate lines, unless the line contains other code."""
-    written = text.encode().splitlines()
-    before, after = written[place.start[0] - 1][: place.start[1]], written[place.end[0] - 1][place.end[1] :]
-    if before.strip() or after.split(b"#")[0].strip():
+    if _other_code(text, place):
         return "; ".join(lines)
     end = "\r\n" if "\r\n" in text else "\n"
-    return f"{end}{before.decode()}".join(lines)
+    return f"{end}{_beside(text, place)[0]}".join(lines)
+
+
+def _beside(text: str, place: Edit) -> tuple[str, str]:
+    """Return the text before and after a statement on its lines."""
+    written = text.encode().splitlines()
+    before, after = written[place.start[0] - 1][: place.start[1]], written[place.end[0] - 1][place.end[1] :]
+    return before.decode(), after.decode()
+
+
+def _other_code(text: str, place: Edit) -> bool:
+    """Return whether the lines of a statement contain other code."""
+    before, after = _beside(text, place)
+    return bool(before.strip() or after.split("#")[0].strip())
 
 
 def _for_both(text: str, found: Sequence[Change]) -> Iterator[Edit]:
