@@ -247,3 +247,32 @@ def test_settings_that_import_the_project_are_read_as_they_are_after_the_move(
     assert '+ITEM_PIPELINES = { "shop.parts.Cheap" = 1 }\n' in capsys.readouterr().out
     assert main(["move", ".", "--write"]) == 0
     assert 'USER_AGENT = "Spider"\n' in (project / "pyproject.toml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("start", [".", "shop", "inside"])
+def test_the_default_settings_of_a_package_win_and_the_others_are_told(
+    start: str, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {
+        "scrapy.cfg": "[settings]\nprod = shop.prod\ndefault = shop.settings\n",
+        "shop/settings.py": "SPIDER_MODULES = ['shop.spiders']\nDOWNLOAD_DELAY = 5\n",
+        "shop/prod.py": "from .settings import *\nDOWNLOAD_DELAY = 0.1\n",
+    }
+    write(project, files)
+    if start == "inside":
+        monkeypatch.chdir(project / "shop")
+    assert main(["move", "." if start == "inside" else start, "--write"]) == 0
+    assert "DOWNLOAD_DELAY = 5\n" in (project / "pyproject.toml").read_text("utf-8")
+    assert not (project / "shop/pyproject.toml").exists()
+    assert "prod.py:1: not moved, because " in capsys.readouterr().out
+
+
+def test_settings_modules_beside_each_other_have_one_table(project: Path) -> None:
+    files = {
+        "scrapy.cfg": "[settings]\ndefault = a\nprod = b\n",
+        "a.py": "RETRY_TIMES = 5\n",
+        "b.py": "RETRY_TIMES = 1\n",
+    }
+    write(project, files)
+    assert main(["move", ".", "--write"]) == 0
+    assert "RETRY_TIMES = 5\n" in (project / "pyproject.toml").read_text("utf-8")

@@ -255,7 +255,14 @@ def _settings(root: Path, files: Sequence[_File], decisions: list[Decision]) -> 
     sources = _settings_modules(root) if root.is_dir() else {}
     texts = {str(file.path.resolve()): file.after for file in files}
     tables: list[_File] = []
+    taken: dict[Path, Path] = {}
     for path, target in sources.items():
+        if (first := taken.setdefault(target, path)) is not path:
+            words = (
+                f"not moved, because {_shown(target)} has the settings of {_shown(first)}: set the differences with -s"
+            )
+            decisions.append(Decision(_shown(path), 1, words, "settings"))
+            continue
         text = texts.get(str(path.resolve())) or _read(path)[0]
         table = _table(target, partial(_converted, path, text, texts, decisions))
         tables += [] if table is None else [table]
@@ -277,25 +284,33 @@ def _settings(root: Path, files: Sequence[_File], decisions: list[Decision]) -> 
 
 
 def _settings_modules(root: Path) -> dict[Path, Path]:
-    """Return the settings modules of a Scrapy project, each with the ``pyproject.toml`` that it becomes."""
+    """Return the settings modules of a Scrapy project, each with its ``pyproject.toml``.
+
+    The default module is the first. Modules in one package have the same file.
+    """
+    root = root.resolve()
     config = next((folder for folder in (root, root.parent) if (folder / "scrapy.cfg").is_file()), None)
     parser = configparser.ConfigParser()
     named: list[str] = []
     if config is not None:
         with suppress(configparser.Error, UnicodeDecodeError):
             parser.read(config / "scrapy.cfg", "utf-8")
-            named = list(dict.fromkeys(parser["settings"].values())) if parser.has_section("settings") else []
+            given = dict(parser["settings"]) if parser.has_section("settings") else {}
+            named = list(dict.fromkeys([given.get("default", ""), *given.values()]))
     package = root.parent if (root / "__init__.py").is_file() else root
     folder = package if config is None else config
     found = [path for module in named if (path := _file_of(folder, module)) is not None]
     if not found:
         guessed = [folder / "settings.py", *sorted(folder.glob("*/settings.py"))]
         found = [path for path in guessed if path.is_file() and "SPIDER_MODULES" in path.read_text("utf-8", "replace")]
-    alone = len(found) == 1
-    return {path: (folder if alone else folder / path.relative_to(folder).parts[0]) / _PLAIN for path in found}
+    homes = {path: folder.joinpath(*path.relative_to(folder).parts[:-1][:1]) for path in found}
+    is_one = len(set(homes.values())) == 1
+    return {path: (folder if is_one else home) / _PLAIN for path, home in homes.items()}
 
 
 def _file_of(folder: Path, module: str) -> Path | None:
+    if not module:
+        return None
     place = folder.joinpath(*module.split("."))
     return next((path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()), None)
 
