@@ -67,6 +67,47 @@ async def test_a_paused_job_sends_nothing_until_it_is_resumed(
     assert "paused, until `trawl job JOB --resume`" in words[0]
 
 
+async def test_a_job_whose_crawl_is_full_is_resumed_although_an_earlier_order_waits_to_add_requests(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trawl.engine.crawl.MAX_PENDING", 1)
+    runs = Runs(tmp_path, site(20), settings=SETTINGS)
+
+    async def watch(crawl: Crawl) -> None:
+        for order in (Pause(), Add(["http://a.example/added"]), Resume()):
+            tell(store, order)
+            await trio.sleep(5.0)
+
+    with trio.fail_after(100.0):
+        assert (await runs.run(watchers=[watch])).reason == "finished"
+    assert runs.sent["http://a.example/added"] == 1
+
+
+async def test_an_order_that_fails_ends_neither_the_crawl_nor_the_orders_after_it(
+    tmp_path: Path,
+    autojump_clock: MockClock,
+    store: SimulatedStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("trawl.engine.Crawl.drop", fail)
+    runs = Runs(tmp_path, site(40), settings=SETTINGS)
+
+    async def watch(crawl: Crawl) -> None:
+        for order in (Drop("a.example"), SetLimits("a.example", {"dealy": 1})):
+            tell(store, order)
+        await trio.sleep(5.0)
+        tell(store, Stop())
+
+    assert (await runs.run(watchers=[watch])).reason == "stopped"
+    messages = [record.message for record in caplog.records if record.name == "trawl.steering"]
+    assert messages[0] == "an order in the job's store failed"
+    assert messages[1].startswith("an order in the job's store was not executed: ")
+
+
 async def test_a_stopped_job_ends_its_crawl_and_the_next_until_it_is_resumed(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:

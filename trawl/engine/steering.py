@@ -18,7 +18,7 @@ import socket
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -28,7 +28,7 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from trawl.errors import SettingsError, TrawlError, UsageError
+from trawl.errors import IgnoreRequest, TrawlError, UsageError
 from trawl.events import Steered
 from trawl.frontier.own_files import check_file
 from trawl.http import Request, host_scope
@@ -456,17 +456,35 @@ def state_in(orders: str) -> str:
 
 
 async def follow_store(session: JobSession, crawl: Crawl) -> None:
-    """Execute the orders in the job's store until cancelled. A watcher."""
+    """Execute the orders in the job's store until cancelled. A watcher.
+
+    Requests are added beside the other orders, because a full crawl takes no requests before it has room.
+    """
     # Requests to add or drop that were there before this process joined were executed by the other processes.
     done = {number for number, order in _listed(session.orders) if isinstance(order, Add | Drop | Resume)}
-    text = ""
-    while True:
-        text = await session.other_orders(text)
-        found = dict(_listed(text))
-        for number, order in found.items():
-            if number not in done:
-                try:
-                    await execute(crawl, order, "store")
-                except (TrawlError, SettingsError) as error:
-                    logger.error("an order in the job's store was not executed: %s", error)
-        done = set(found)
+    text, adding = "", trio.Lock()
+    async with trio.open_nursery() as nursery:
+        while True:
+            text = await session.other_orders(text)
+            found = dict(_listed(text))
+            for number, order in found.items():
+                if number in done:
+                    continue
+                if isinstance(order, Add):
+                    nursery.start_soon(_execute_contained, crawl, order, adding)
+                else:
+                    await _execute_contained(crawl, order)
+            done = set(found)
+
+
+async def _execute_contained(crawl: Crawl, order: Order, turns: trio.Lock | None = None) -> None:
+    """Execute an order of the job's store, and log its errors."""
+    try:
+        async with nullcontext() if turns is None else turns:
+            await execute(crawl, order, "store")
+    except IgnoreRequest as error:
+        logger.warning("an order in the job's store is left to other processes and runs: %s", error)
+    except TrawlError as error:
+        logger.error("an order in the job's store was not executed: %s", error)
+    except Exception:
+        logger.exception("an order in the job's store failed")
