@@ -247,6 +247,25 @@ def test_blocked_kinds_and_third_parties_are_not_sent() -> None:
     assert sim.stats["browser/refused/requests_limit"] == 1
 
 
+@pytest.mark.parametrize(("domain", "host"), [(".CDN.example", "cdn.example"), ("b\u00fccher.example",) * 2])
+def test_the_domains_of_a_page_are_compared_in_normal_form(domain: str, host: str) -> None:
+    web = SimulatedWeb()
+    home = Request(f"http://{host}/").url
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p class=item>0</p>", [[f"{home}lib.js"]]))
+    web.add_page(f"http://{host}/", body="<p></p>", rendered="<p class=item>other</p>")
+    web.add_page(f"http://{host}/lib.js", body="js", headers=SCRIPT)
+
+    class Goes(Shop):
+        pages = 1
+        allowed_domains = ["a.example", domain]
+
+        async def load_all(self, page: Any) -> None:
+            await page.goto(home)
+
+    sim = simulate(Goes, web, {"BROWSER_THIRD_PARTY": [domain]})
+    assert {send.url for send in sim.sends} == {f"{A}/0", f"{home}lib.js", home}
+
+
 def test_cookies_of_sub_requests_are_stored_and_a_page_gets_the_cookies_of_its_jar() -> None:
     web = SimulatedWeb()
     seen: list[str] = []

@@ -17,6 +17,7 @@ import trawl
 from tests.jobs.test_shared import Fleet, store
 from tests.simulated_store import SimulatedStore
 from trawl.browser import BrowserSettings, shared_hosts
+from trawl.errors import SettingsError
 from trawl.http import Request, Response
 from trawl.testing import Rendered, SimulatedWeb
 
@@ -79,10 +80,19 @@ async def test_three_processes_keep_the_delay_of_one_cdn_and_refuse_no_request(
     ("third", "allowed", "is_chosen", "shared", "own"),
     [
         ("all", [], False, [], ["cdn.example"]),
-        ("all", ["shop.example"], False, ["cdn.example", "shop.example.evil"], ["shop.example", "www.shop.example"]),
+        ("all", ["shop.example"], False, [], ["cdn.example", "shop.example"]),
+        ("all", ["shop.example"], True, ["cdn.example", "shop.example.evil"], ["shop.example", "www.shop.example"]),
+        (
+            "all",
+            [".Shop.example", "b\u00fccher.example"],
+            True,
+            ["cdn.example"],
+            ["shop.example", "xn--bcher-kva.example"],
+        ),
         ("all", [], True, ["cdn.example", "shop.example"], []),
         ("none", ["shop.example"], True, [], ["cdn.example"]),
         (("cdn.example",), ["shop.example"], True, ["cdn.example", "a.cdn.example"], ["other.example", "shop.example"]),
+        ((".CDN.example", "b\u00fccher.example"), [], True, ["a.cdn.example", "xn--bcher-kva.example"], ["example"]),
     ],
 )
 def test_the_settings_alone_decide_which_hosts_are_shared(
@@ -90,6 +100,35 @@ def test_the_settings_alone_decide_which_hosts_are_shared(
 ) -> None:
     is_shared = shared_hosts(BrowserSettings(browser_third_party=third), allowed, is_chosen=is_chosen)
     assert [host for host in [*shared, *own] if is_shared is not None and is_shared(host)] == list(shared)
+
+
+def test_many_allowed_domains_cost_a_host_no_comparison_with_each() -> None:
+    class Text(str):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Text.compared += 1
+            return super().__eq__(other)
+
+        __hash__ = str.__hash__
+
+        def endswith(self, *args: Any) -> bool:
+            Text.compared += 1
+            return super().endswith(*args)
+
+        def removesuffix(self, suffix: str) -> Text:
+            return self
+
+    allowed = [f"shop{number}.example" for number in range(1000)]
+    is_shared = shared_hosts(BrowserSettings(), allowed, is_chosen=True)
+    assert is_shared is not None
+    assert is_shared(Text("cdn.example"))
+    assert Text.compared < 10
+
+
+def test_a_third_party_that_is_no_domain_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"must hold domains such as 'cdn.example', not 'http://cdn.example/'"):
+        BrowserSettings(browser_third_party=("http://cdn.example/",))
 
 
 async def test_an_open_page_keeps_its_hosts_until_it_is_closed_when_another_process_joins(

@@ -11,7 +11,7 @@ import logging
 import math
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, Literal, TypedDict
 
 import trio
@@ -20,7 +20,8 @@ from msgspec import Meta, Struct
 from trawl.blocking import Blocking
 from trawl.browser.devtools import Chromium, CommandFailed, Connection, check_sandbox, find_chromium, open_chromium
 from trawl.browser.page import BrowserPage, Opening, open_page
-from trawl.errors import BrowserEnded, UsageError
+from trawl.errors import BrowserEnded, SettingsError, UsageError
+from trawl.http import is_in_domains, normalize_domain
 
 __all__ = ["BrowserSettings", "Browsers", "Page", "check_browser", "shared_hosts"]
 
@@ -107,8 +108,8 @@ class BrowserSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Literal["all", "none"] | tuple[str, ...],
         Meta(
             description="Hosts outside the page's own registrable domain to which a page may send requests: `all`, "
-            "`none`, or a list of domains. The processes of a job share the scopes of these hosts. For `all`, these "
-            "are all hosts outside `allowed_domains`, and a spider without `allowed_domains` must set it in such a job."
+            "`none`, or a list of domains. If it is set, the processes of a job share the scopes of these hosts. For "
+            "`all`, these are all hosts outside `allowed_domains`."
         ),
     ] = "all"
     browser_requests_limit: Annotated[
@@ -150,6 +151,25 @@ class BrowserSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     browser_memory_mb: Annotated[
         int, Meta(ge=0, title="MB", description="Memory for the scripts of one page. 0 sets no limit.")
     ] = 512
+
+    def __post_init__(self) -> None:
+        for name in self.third_party_names:
+            try:
+                normalize_domain(name)
+            except ValueError as error:
+                raise SettingsError(
+                    f"BROWSER_THIRD_PARTY must hold domains such as 'cdn.example', not {name!r}", "BROWSER_THIRD_PARTY"
+                ) from error
+
+    @property
+    def third_party_domains(self) -> frozenset[str]:
+        """The domains in ``BROWSER_THIRD_PARTY`` in normal form; none for ``all`` and ``none``."""
+        return frozenset(map(normalize_domain, self.third_party_names))
+
+    @property
+    def third_party_names(self) -> tuple[str, ...]:
+        """The domains in ``BROWSER_THIRD_PARTY`` as they were written."""
+        return self.browser_third_party if isinstance(self.browser_third_party, tuple) else ()
 
 
 class _Lease:
@@ -388,18 +408,23 @@ def shared_hosts(
         is_chosen: True if ``BROWSER_THIRD_PARTY`` is set.
     """
     third = settings.browser_third_party
-    # The rules of admission report domains that are no list.
-    domains = allowed_domains if isinstance(allowed_domains, Iterable) else ()
-    own = tuple([name.strip().strip(".").lower() for name in domains if name])
-    if third == "none" or (third == "all" and not own and not is_chosen):
+    if third == "none" or not is_chosen:
         return None
-    named = own if third == "all" else tuple(third)
+    named = _own_domains(allowed_domains) if third == "all" else settings.third_party_domains
 
     def is_shared(host: str) -> bool:
-        is_named = any(host == name or host.endswith(f".{name}") for name in named)
-        return is_named != (third == "all")
+        return is_in_domains(host, named) != (third == "all")
 
     return is_shared
+
+
+def _own_domains(allowed_domains: object) -> frozenset[str]:
+    """Return the domains in normal form, except wrong ones, which the rules of admission report."""
+    found = set()
+    for name in allowed_domains if isinstance(allowed_domains, Iterable) else ():
+        with suppress(ValueError, AttributeError):
+            found.add(normalize_domain(name))
+    return frozenset(found)
 
 
 def check_browser(settings: BrowserSettings) -> str:

@@ -28,6 +28,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import islice
 from typing import Any, Protocol, cast
 
@@ -50,10 +51,11 @@ from trawl.errors import (
     RenderError,
     UsageError,
 )
-from trawl.http import Fetch, Outcome, Replace, Request, Response, host_of, kind_of, scheme_of
+from trawl.http import Fetch, Outcome, Replace, Request, Response, host_of, is_in_domains, kind_of, scheme_of
 from trawl.http.notes import note
 from trawl.observe import BrowserStatus, Stats
 from trawl.passwords import without_passwords
+from trawl.scheduler import AdmissionRules, SchedulerSettings
 from trawl.tracebacks import contained, contained_error
 
 __all__ = ["PageDetails", "PageTimer", "RenderedResponse", "Rendering", "SharedFiles", "SubRequest"]
@@ -310,6 +312,16 @@ class Rendering:
     def settings(self) -> BrowserSettings:
         """The settings."""
         return self._settings
+
+    @cached_property
+    def third_party(self) -> frozenset[str]:
+        """The domains in ``BROWSER_THIRD_PARTY``."""
+        return self._settings.third_party_domains
+
+    @cached_property
+    def rules(self) -> AdmissionRules:
+        """The spider's allowed domains."""
+        return AdmissionRules(SchedulerSettings(), getattr(self._spider, "allowed_domains", None) or ())
 
     def status(self, stats: Stats) -> BrowserStatus:
         """Return the open pages and the counts of rendered pages."""
@@ -632,22 +644,13 @@ class _Visit:
             return "scheme"
         from trawl.frontier.parts import domain_of  # noqa: PLC0415 - only for crawls with rendered pages
 
-        host, allowed = host_of(asked.url), self._rendering.settings.browser_third_party
-        if allowed != "all" and domain_of(host) != domain_of(host_of(self.response.url)):
-            domains = allowed if isinstance(allowed, tuple) else ()
-            if not any(host == domain or host.endswith(f".{domain}") for domain in domains):
-                return "third_party"
-        if asked.is_main and not self._is_allowed(host):
+        host, rendering = host_of(asked.url), self._rendering
+        is_named = rendering.settings.browser_third_party == "all" or is_in_domains(host, rendering.third_party)
+        if not is_named and domain_of(host) != domain_of(host_of(self.response.url)):
+            return "third_party"
+        if asked.is_main and not self._request.meta_get("allow_offsite") and rendering.rules.is_outside(host):
             return "offsite_filtered"
         return ""
-
-    def _is_allowed(self, host: str) -> bool:
-        """Return True if the page may navigate to a host."""
-        allowed = getattr(self._rendering._spider, "allowed_domains", None) or ()
-        domains = [domain.strip(".").lower() for domain in allowed]
-        if not domains or self._request.meta_get("allow_offsite"):
-            return True
-        return any(host == domain or host.endswith(f".{domain}") for domain in domains)
 
     async def _answered(self, asked: Asked, row: SubRequest) -> Answer | None:
         async def fetch() -> Answer | None:

@@ -1,5 +1,6 @@
 """Requests, responses, headers, URLs and outcomes. Pure: no I/O, no Trio."""
 
+from trawl.http.domains import is_in_domains, normalize_domain
 from trawl.http.forms import FormRequest
 from trawl.http.headers import Headers, SharedHeaders, check_cookie, parse_date
 from trawl.http.outcome import SAFE_METHODS, Drop, Fetch, Middleware, Outcome, Replace, Times, TimesTotal
@@ -57,9 +58,11 @@ __all__ = [
     "fingerprint",
     "host_of",
     "host_scope",
+    "is_in_domains",
     "join_url",
     "lacks_path",
     "kind_of",
+    "normalize_domain",
     "normalize_url",
     "origin_of",
     "parse_date",

@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Iterable
 
 from trawl.address_guard import AddressGuard
-from trawl.http import FETCHED_SCHEMES, Request, host_of, normalize_url
+from trawl.http import FETCHED_SCHEMES, Request, host_of, is_in_domains, normalize_domain
 from trawl.http.notes import note, notes_of
 from trawl.scheduler.settings import SchedulerSettings
 
@@ -61,7 +61,7 @@ class AdmissionRules:
         # Read a list or set again if the spider adds to it during the crawl.
         self._listed: Collection[str] = allowed_domains if isinstance(allowed_domains, list | set) else ()
         self._listed_count = len(self._listed)
-        self._allowed = tuple([_domain(name) for name in allowed_domains or () if name])
+        self._allowed = frozenset([_domain(name) for name in allowed_domains or () if name])
         self._hosts: dict[str, bool] = {}
         self._max_depth = settings.depth_limit or math.inf
         self._max_length = settings.urllength_limit or math.inf
@@ -113,23 +113,24 @@ class AdmissionRules:
         Always False with ``dont_filter`` or the meta key ``allow_offsite``. With ``FILTER_START_URLS``, also with the
         meta key ``is_start_request``.
         """
-        if len(self._listed) != self._listed_count:
-            self._read_again()
-        if not self._allowed:
-            return False
-        host = host_of(request.url).removesuffix(".")
-        offsite = self._hosts.get(host)
-        if offsite is None:
-            if len(self._hosts) >= HOSTS_REMEMBERED:
-                self._hosts.clear()
-            offsite = self._hosts[host] = not any(
-                host == domain or host.endswith("." + domain) for domain in self._allowed
-            )
-        if not offsite or request.dont_filter:
+        if not self.is_outside(host_of(request.url)) or request.dont_filter:
             return False
         return not (
             request.meta_get("allow_offsite") or (self._starts_anywhere and request.meta_get("is_start_request"))
         )
+
+    def is_outside(self, host: str) -> bool:
+        """Return True if a host in normal form is outside the allowed domains."""
+        if len(self._listed) != self._listed_count:
+            self._read_again()
+        if not self._allowed:
+            return False
+        offsite = self._hosts.get(host)
+        if offsite is None:
+            if len(self._hosts) >= HOSTS_REMEMBERED:
+                self._hosts.clear()
+            offsite = self._hosts[host] = not is_in_domains(host, self._allowed)
+        return offsite
 
     def _read_again(self) -> None:
         self._listed_count = len(self._listed)
@@ -140,12 +141,11 @@ class AdmissionRules:
                 allowed.append(_domain(name))
             except ValueError as error:
                 logger.warning("%s: it has no effect", error)
-        self._allowed = tuple(allowed)
+        self._allowed = frozenset(allowed)
 
 
 def _domain(name: str) -> str:
-    """Return an allowed domain in the form of hosts in a normalized URL."""
-    plain = name.strip().strip(".")
-    if "/" in plain or (":" in plain and not plain.startswith("[")):
-        raise ValueError(f"allowed_domains must hold domains such as 'example.com', not {name!r}")
-    return host_of(normalize_url(f"http://{plain}/"))
+    try:
+        return normalize_domain(name)
+    except ValueError as error:
+        raise ValueError(f"allowed_domains must hold domains such as 'example.com', not {name!r}") from error
