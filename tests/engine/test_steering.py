@@ -61,16 +61,23 @@ class Pages(trawl.Spider[Any]):
 
 
 def steered(steer: Callable[[Crawl], Any], settings: dict[str, Any] | None = None) -> Simulation:
-    """Run a crawl of 20 pages of each of two hosts, and steer it after 5.5 s."""
+    """Run a crawl of 20 pages of each of two hosts, and steer it after 5.5 s. An exception of ``steer`` is raised."""
+    failures: list[BaseException] = []
 
     async def watch(crawl: Crawl) -> None:
         await trio.sleep(5.5)
-        await steer(crawl)
+        try:
+            await steer(crawl)
+        except (Exception, pytest.fail.Exception) as error:
+            failures.append(error)
 
     web = SimulatedWeb()
     for host in ("a.example", "b.example"):
         web.add_host(host, latency=0.1)
-    return simulate(Pages, web, {**SETTINGS, **(settings or {}), "WATCHERS": {watch: 0}})
+    run = simulate(Pages, web, {**SETTINGS, **(settings or {}), "WATCHERS": {watch: 0}})
+    for failure in failures:
+        raise failure
+    return run
 
 
 def test_pause_and_resume() -> None:
@@ -126,7 +133,10 @@ def test_the_effect_is_the_end_that_comes_true() -> None:
     assert run.sends[-1].time == pytest.approx(ends[0], abs=0.01)
 
 
-@pytest.mark.parametrize("limits", [{"dealy": 2}, {"delay": -1}, {"concurrency": "many"}])
+@pytest.mark.parametrize(
+    "limits",
+    [{"dealy": 2}, {"delay": -1}, {"concurrency": "many"}, {"scope": 1}, {"now": 1}, {"scope_id": 1}, {"self": 1}],
+)
 def test_a_limit_that_does_not_fit_is_refused_with_the_message_of_the_settings(limits: dict[str, Any]) -> None:
     async def steer(crawl: Crawl) -> None:
         with pytest.raises(SettingsError) as expected:

@@ -299,7 +299,7 @@ def test_b18_i12_so_are_those_of_one_that_is_set_at_run_time_and_then_nothing_is
     throttle = throttle_of()
     for name, value in OUT_OF_RANGE:
         with pytest.raises(SettingsError, match="backoff"):
-            throttle.set(A, now=0.0, backoff={"cls": Attributes, name: value})
+            throttle.set(A, 0.0, backoff={"cls": Attributes, name: value})
     assert throttle.scope(A, 0.0).state.policy.backoff == throttle.scope("b.example", 0.0).state.policy.backoff
 
 

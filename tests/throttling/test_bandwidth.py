@@ -111,7 +111,7 @@ def test_a23_g09_a_job_stores_until_when_its_bytes_are_paid_for(down: float, lef
 
 def test_a23_g09_unpaid_bytes_outlast_restarts_before_their_bandwidth_is_set_at_run_time_again() -> None:
     throttle = throttle_of()
-    throttle.set(A, now=0.0, bandwidth=100)
+    throttle.set(A, 0.0, bandwidth=100)
     throttle.scope(A, 0.0).received(10.0, 2000)
     unset = resumed(stored(throttle, 10.0), 5.0, 10.0)
     assert unset.scope(A, 1000.0).earliest_at(1000.0) <= 1000.0

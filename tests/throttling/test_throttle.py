@@ -581,9 +581,9 @@ def test_i12_d13_whether_robots_txt_counts_may_change_while_it_runs() -> None:
     throttle = throttle_of(concurrent_requests_per_domain=4)
     throttle.robots_delay(A, 3.0, 0.0)
     scope = throttle.scope(A, 0.0)
-    throttle.set(A, now=1.0, ignore_robots_txt=True)
+    throttle.set(A, 1.0, ignore_robots_txt=True)
     assert (scope.effective.delay, scope.effective.concurrency) == (1.0, 4)
-    throttle.set(A, now=2.0, ignore_robots_txt=False)
+    throttle.set(A, 2.0, ignore_robots_txt=False)
     assert (scope.effective.delay, scope.effective.concurrency) == (3.0, 1)
 
 
@@ -699,22 +699,22 @@ def test_i12_p13_limits_change_while_the_crawl_runs_and_waiters_hear_of_it() -> 
     told: list[tuple[str, float]] = []
     throttle = throttle_of(changed=lambda scope, now: told.append((scope.id, scope.effective.concurrency)))
     send(throttle, 0.0)
-    throttle.set(A, now=0.5, concurrency=4, delay=0.2, delay_per_slot=0.0)
+    throttle.set(A, 0.5, concurrency=4, delay=0.2, delay_per_slot=0.0)
     scope = throttle.scope(A, 0.5)
     assert told == [(A, 4)]
     assert scope.earliest_at(0.5) <= 0.5
-    throttle.set(A, now=0.5, rate=2)
+    throttle.set(A, 0.5, rate=2)
     assert (scope.effective.delay, scope.effective.concurrency) == (0.5, 4)
-    throttle.set(A, now=0.5, delay=7.0)
+    throttle.set(A, 0.5, delay=7.0)
     assert scope.effective.delay == 7.0
     with pytest.raises(SettingsError, match="did you mean 'delay'"):
-        throttle.set(A, now=0.5, dely=1)
+        throttle.set(A, 0.5, dely=1)
 
 
 def test_i12_a_backoff_outlives_a_change_of_the_base() -> None:
     throttle = throttle_of()
     send(throttle, 0.0, 429)
-    throttle.set(A, now=0.5, delay=0.1)
+    throttle.set(A, 0.5, delay=0.1)
     assert throttle.scope(A, 0.5).effective.delay == 2.0
 
 
@@ -724,12 +724,12 @@ def test_i12_e18_a_manager_that_is_named_while_it_runs_is_asked_from_then_on() -
     send(throttle, 0.0, headers={"X-Blocked": "1"})
     scope = throttle.scope(A, 0.0)
     assert scope.state.triggers == 0
-    throttle.set(A, now=5.0, manager=Patient, delay=0.5)
+    throttle.set(A, 5.0, manager=Patient, delay=0.5)
     assert scope.state.manager.config["delay"] == 0.5
     send(throttle, 10.0, headers={"X-Blocked": "1"})
     assert (scope.state.triggers, scope.earliest_at(10.0)) == (1, 20.0)
     kept = scope.state.manager
-    throttle.set(A, now=30.0, concurrency=2)
+    throttle.set(A, 30.0, concurrency=2)
     assert scope.state.manager is kept  # what it knows stays
     assert Patient.made == [A]
 
@@ -742,9 +742,9 @@ def test_i12_a_strategy_that_can_not_be_made_changes_nothing() -> None:
     throttle = throttle_of(throttling_scopes={A: {"delay": 2.0}})
     scope = throttle.scope(A, 0.0)
     with pytest.raises(SettingsError, match="can't be made"):
-        throttle.set(A, now=0.5, delay=9.0, backoff={"cls": Strategy, "stride": 3})
+        throttle.set(A, 0.5, delay=9.0, backoff={"cls": Strategy, "stride": 3})
     assert scope.effective.delay == 2.0
-    throttle.set(A, now=0.5, concurrency=2)
+    throttle.set(A, 0.5, concurrency=2)
     assert (scope.effective.delay, scope.effective.concurrency) == (2.0, 2)
     assert throttle.scope(f"{A}:8080", 1.0).effective.delay == 2.0  # looked up in the same configuration
 
@@ -760,9 +760,9 @@ def test_i12_e18_a_manager_that_can_not_be_made_changes_nothing() -> None:
     throttle = throttle_of(throttling_scopes={A: {"delay": 2.0}})
     scope = throttle.scope(A, 0.0)
     with pytest.raises(RuntimeError, match="no licence"):
-        throttle.set(A, now=0.5, delay=9.0, manager=Unmade)
+        throttle.set(A, 0.5, delay=9.0, manager=Unmade)
     assert (scope.effective.delay, scope.state.manager) == (2.0, None)
-    throttle.set(A, now=0.5, concurrency=2)
+    throttle.set(A, 0.5, concurrency=2)
     assert (scope.effective.delay, scope.effective.concurrency, scope.state.manager) == (2.0, 2, None)
 
 

@@ -53,7 +53,7 @@ class ThrottlingHandle:
         self._pending = pending
         self.stored: Callable[[], None] = _do_nothing  # stores the changed limits soon, in a job
 
-    def set(self, scope: str, **limits: Any) -> None:
+    def set(self, scope: str, /, **limits: Any) -> None:
         """Set limits of a scope. They apply to waiting requests at once. The next run of a job continues with them.
 
         Args:
@@ -64,11 +64,11 @@ class ThrottlingHandle:
         Raises:
             SettingsError: If a limit is unknown or a value is out of range; the message names it.
         """
-        self._throttle.set(scope, now=trio.current_time(), **limits)
+        self._throttle.set(scope, trio.current_time(), **limits)
         self._throttle.keep_limits(scope, limits)
         self.stored()
 
-    def preview(self, scope: str, **limits: Any) -> tuple[SendLimit, SendLimit, int]:
+    def preview(self, scope: str, /, **limits: Any) -> tuple[SendLimit, SendLimit, int]:
         """Return the rate that a scope allows now, the rate with these limits, and the number of its pending requests.
 
         Changes nothing.
@@ -484,7 +484,7 @@ class Crawl:
         """
         session = self._sessions.get(name, self, **options)
         if throttling:  # by code or a setting, so not stored in a job
-            self._throttle.set(session.scope, now=trio.current_time(), **throttling)
+            self._throttle.set(session.scope, trio.current_time(), **throttling)
         return session
 
     def now_utc(self) -> datetime:

@@ -663,7 +663,7 @@ class Throttle:
             if scope is not None and scope.state.period is not None:
                 scope.state.period.items += count
 
-    def set(self, scope_id: str, *, now: float, **limits: Any) -> None:
+    def set(self, scope_id: str, now: float, /, **limits: Any) -> None:
         """Change a scope's configuration while the crawl runs, with the keys of ``THROTTLING_SCOPES``.
 
         Backoff and the spent quota stay. AutoThrottle and rampup restart from the new limits. Waiting requests follow
@@ -709,13 +709,13 @@ class Throttle:
         """Set the limits that an earlier run or process was given at run time. Limits that do not fit are logged."""
         for id, limits in limits_set.items():
             try:
-                self.set(id, now=now, **limits)
+                self.set(id, now, **limits)
             except SettingsError as error:
                 logger.warning("%s: limits set in an earlier run do not apply any more: %s", id, error)
             else:
                 self.limits_set[id] = dict(limits)
 
-    def preview(self, scope_id: str, now: float, **limits: Any) -> tuple[SendLimit, SendLimit]:
+    def preview(self, scope_id: str, now: float, /, **limits: Any) -> tuple[SendLimit, SendLimit]:
         """Return the rate that a scope allows now, and the rate with these limits. Changes nothing.
 
         Raises:
