@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from trawl.browser import Answer
-from trawl.browser.rendering import PageTimer, SharedFiles, freshness, from_devtools, to_devtools
+from trawl.browser.rendering import PageTimer, SharedFiles, file_bytes, freshness, from_devtools, to_devtools
 from trawl.cookies import Cookie
 
 
@@ -45,7 +45,7 @@ def test_only_a_response_that_others_may_use_is_fresh(fields: list[tuple[str, st
 
 
 async def test_a_file_that_several_pages_want_at_once_is_fetched_once(autojump_clock: MockClock) -> None:
-    files, fetches, found = SharedFiles(100), [], []
+    files, fetches, found = SharedFiles(10_000), [], []
 
     async def fetch() -> Answer:
         fetches.append(trio.current_time())
@@ -66,7 +66,7 @@ async def test_a_file_that_several_pages_want_at_once_is_fetched_once(autojump_c
 
 
 async def test_a_page_that_is_cancelled_leaves_its_file_to_the_next(autojump_clock: MockClock) -> None:
-    files, fetches = SharedFiles(100), []
+    files, fetches = SharedFiles(10_000), []
 
     async def fetch() -> Answer:
         fetches.append(1)
@@ -86,7 +86,8 @@ async def test_a_page_that_is_cancelled_leaves_its_file_to_the_next(autojump_clo
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 60)), max_size=30))
 def test_the_files_never_need_more_memory_than_they_may(wanted: list[tuple[str, int]]) -> None:
-    files = SharedFiles(100)
+    most = 3 * file_bytes("a", answer(("Cache-Control", "max-age=60")))
+    files = SharedFiles(most)
 
     async def run() -> None:
         for url, size in wanted:
@@ -96,9 +97,21 @@ def test_the_files_never_need_more_memory_than_they_may(wanted: list[tuple[str, 
                 return answer(("Cache-Control", "max-age=60"), body=b"x" * size)
 
             await files.get(url, fetch)
-            assert files._bytes == sum(len(kept.body) for _, kept in files._files.values()) <= 100
+            assert files._bytes == sum(file_bytes(url, kept) for url, (_, kept) in files._files.items()) <= most
 
     trio.run(run)
+
+
+async def test_files_without_a_body_need_memory_too() -> None:
+    files = SharedFiles(100_000)
+
+    async def fetch() -> Answer:
+        await trio.lowlevel.checkpoint()
+        return answer(("Cache-Control", "max-age=60"), ("X-Long", "x" * 1000), body=b"")
+
+    for number in range(200):
+        await files.get(f"http://a.example/{number}", fetch)
+    assert len(files._files) == 100_000 // file_bytes("http://a.example/100", await fetch())
 
 
 async def test_a_pages_time_stops_while_requests_are_pending(autojump_clock: MockClock) -> None:

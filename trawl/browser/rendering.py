@@ -79,6 +79,9 @@ LAST_LOOK = 1.0
 MAX_SHOWN, MAX_WORDS = 5, 300
 """Maximum number of open pages in a status, and of characters for each."""
 
+FILE_OVERHEAD = 500
+"""Bytes of a shared file besides its URL, headers and body."""
+
 SHARED_KINDS = frozenset({"Script", "Stylesheet"})
 
 
@@ -207,7 +210,7 @@ class SharedFiles:
     """Scripts and styles that pages share while they are fresh (RFC 9111, 4.2). No file is fetched twice at once.
 
     Args:
-        max_bytes: Maximum size of all bodies. The least recently used are dropped.
+        max_bytes: Maximum memory of all files. The least recently used are dropped.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -242,14 +245,20 @@ class SharedFiles:
 
     def _keep(self, url: str, answer: Answer) -> None:
         seconds = freshness(answer)
-        if seconds <= 0.0 or len(answer.body) > self._max_bytes:
+        if seconds <= 0.0 or file_bytes(url, answer) > self._max_bytes:
             return
         before = self._files.pop(url, None)
-        self._bytes += len(answer.body) - (len(before[1].body) if before is not None else 0)
+        self._bytes += file_bytes(url, answer) - (0 if before is None else file_bytes(url, before[1]))
         self._files[url] = trio.current_time() + seconds, answer
         while self._bytes > self._max_bytes:
-            _, (_, dropped) = self._files.popitem(last=False)
-            self._bytes -= len(dropped.body)
+            dropped_url, (_, dropped) = self._files.popitem(last=False)
+            self._bytes -= file_bytes(dropped_url, dropped)
+
+
+def file_bytes(url: str, answer: Answer) -> int:
+    """Return about how much memory a shared file needs, so that very many small files are limited too."""
+    headers = sum(len(name) + len(value) for name, value in answer.headers)
+    return FILE_OVERHEAD + len(url) + headers + len(answer.body)
 
 
 def freshness(answer: Answer) -> float:
