@@ -9,9 +9,15 @@ import pytest
 import trio
 
 import trawl
+from trawl.engine.limits import CrawlLimits
+from trawl.engine.settings import EngineSettings
+from trawl.engine.state import State
 from trawl.exceptions import IgnoreRequest, ResponseBroken
 from trawl.http import Request, Response
+from trawl.scheduler import Scheduler
 from trawl.testing import Outage, SimulatedResponse, SimulatedWeb, Simulation, Uniform, simulate
+from trawl.throttling.limits import Limits
+from trawl.throttling.scope import Scope
 
 FREE: Mapping[str, object] = {
     "DOWNLOAD_DELAY": 0.0,
@@ -172,3 +178,13 @@ def test_an_origin_whose_host_is_spent_is_asked_for_its_rules_and_nothing_else()
     sim = simulate(Two, hosts(), {**FREE, "ROBOTSTXT_OBEY": True, "PAGES_PER_DOMAIN": 1})
     assert sim.reason == "finished"
     assert pages_of(sim, "a.example") == 1
+
+
+def test_requests_of_rendered_pages_that_are_older_than_the_budget_are_not_counted_below_nothing() -> None:
+    scope = Scope("a.example", Limits(pages=1))
+    scheduler = Scheduler(lambda id, now: scope, places=1)
+    limits = CrawlLimits(EngineSettings(), state=State(1), scheduler=scheduler, changed=lambda scope, now: None)
+    limits.count_sub_requests(-1, [scope])
+    limits.count_sub_requests(1, [scope])
+    assert scope.pages is not None
+    assert scope.pages.sub_requests == 1

@@ -380,6 +380,34 @@ def test_f09_direct_fetches_pass_the_same_scopes_and_go_before_pages() -> None:
     assert rig.scheduler.pending_direct == 0
 
 
+def test_c11_pending_requests_of_rendered_pages_make_a_page_budget_no_larger() -> None:
+    rig = Rig({"a": Limits(pages=2)})
+    rig.push("rendered", "a")
+    assert rig.grant_all() == ["rendered"]
+    budget = rig.scope("a").pages
+    assert budget is not None
+    subs = [Attempt(f"sub {n}", (("a", None),), is_direct=True, lane_id=("subs",)) for n in range(3)]
+    for n, sub in enumerate(subs):
+        sub.is_sub_request = True
+        rig.scheduler.push(sub, rig.now, 0.0 if n else 5.0)  # one waits to be retried
+    budget.sub_requests = 3
+    for n in range(4):
+        rig.push(n, "a")
+    rig.push("fetch", "a", is_direct=True)
+    assert rig.grant_all() == ["sub 1", "fetch", "sub 2"]
+    assert budget.under_way == 2  # may become pages: rendered, fetch
+    assert [(count, reason.limit) for count, reason in rig.waiting(0.0, 9)] == [(4, "pages"), (1, "not_before")]
+    rig.now = 5.0
+    assert rig.grant_all() == ["sub 0"]
+    assert budget.decide(is_page=False)  # the fetch was redirected
+    rig.scheduler.changed(rig.scope("a"), rig.now)
+    assert rig.grant_all() == [0]
+    budget.decide(is_page=True)
+    budget.decide(is_page=True)
+    rig.scheduler.changed(rig.scope("a"), rig.now)
+    assert budget.is_spent
+
+
 def test_without_pages_direct_fetches_go_and_no_page_does() -> None:
     rig = Rig(default=ONE)
     page, direct = rig.push("page", "a"), rig.push("direct", "b", is_direct=True)

@@ -330,7 +330,9 @@ class Admission:
             passes_gate=passes_gate,
             waiter=waiter,
         )
-        attempt.is_sub_request = notes_of(request).is_sub_request
+        if notes_of(request).is_sub_request:
+            attempt.is_sub_request = True
+            attempt.lane_id = (attempt.lane_id, "sub-request")  # behind others it would wait for their page budget
         return attempt
 
     def check_ours(self, request: Request, scopes: ScopeAmounts) -> None:

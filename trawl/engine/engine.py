@@ -235,7 +235,7 @@ class Engine:
         The scheduler calls this for the next attempt of a lane.
         """
         lane = attempt.lane
-        over = None if lane is None else spent(lane.scopes)
+        over = None if lane is None or attempt.is_sub_request else spent(lane.scopes)
         if self.context.state.dropped:
             over = over or self._dropped(attempt)
         return over or self.throttle.refused(attempt, now) or self.gates.forbids(attempt)

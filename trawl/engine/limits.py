@@ -238,7 +238,8 @@ class CrawlLimits:
         if is_page:
             self.answered(attempt)
         self._undecided -= task.is_counted
-        for scope in lane.scopes if attempt.slots else ():  # without places it is in flight in no scope
+        # Without places it is in flight in no scope, and requests of rendered pages are in no budget.
+        for scope in lane.scopes if attempt.slots and not attempt.is_sub_request else ():
             if scope.pages is not None:
                 self._decide(scope, scope.pages, is_page=is_page and outcome is not None and not outcome.is_cached)
         if is_page:
@@ -253,8 +254,8 @@ class CrawlLimits:
         self._sub_requests += change
         self._limit_places()
         for scope in scopes:
-            if scope.pages is not None:
-                scope.pages.sub_requests += change
+            if scope.pages is not None:  # some of the requests may be older than the budget
+                scope.pages.sub_requests = max(0, scope.pages.sub_requests + change)
 
     def _decide_awaiting(self, attempt: Attempt) -> None:
         """Decide responses whose middleware waits for a fetch that needs a page, after ``attempt`` took one."""

@@ -333,6 +333,21 @@ class Lane:
                 limit = last.waits.opened_by
                 attempt.held_by = None if limit is None else Reason(last.id, limit.name, inf, limit.source)
 
+        if attempt.is_sub_request:  # it never becomes a page
+            for scope in scopes:
+                if scope.pages is not None:
+                    scope.pages.under_way -= 1
+
+    def awaits_pages(self, scope: Scope) -> bool:
+        """Return True if its best attempt must wait, because ``scope`` is open only for requests of rendered pages."""
+        pages = scope.pages
+        return (
+            pages is not None
+            and pages.sub_requests > 0
+            and not self.queue[0][3].is_sub_request
+            and pages.is_awaited_with(scope.traffic.ahead if self.prepares else 0)
+        )
+
     def _amounts(self, attempt: Attempt) -> list[tuple[Scope, float]]:
         """Return its scopes, each with the amount that ``attempt`` is expected to use."""
         return [(scope, attempt.amount(index)) for index, scope in enumerate(self.scopes)]

@@ -334,6 +334,9 @@ class LaneQueues:
             # W holds already, because the woken lane is ready and at least as good as the best that waits.
             if ready is not None and queue.ticket(ready) <= ticket:
                 return ready
+            if scope.pages is not None and lane.awaits_pages(scope):
+                self._set_aside(queue, inf)
+                continue
             if queue.claim is not None and queue.withholds(lane):
                 # A lane for which the quota is not open would return at once, and be made ready again, forever.
                 if queue.claim.where is queue and (scope.quota is None or queue.fits_at(queue.claim, now) <= now):
@@ -367,7 +370,7 @@ class LaneQueues:
                 peer = peers[0][5]
                 if peers[0][4] != peer.version:
                     heappop(peers)
-                elif peer is best or peer.share_in(scope) <= best.share_in(scope):
+                elif peer is best or peer.share_in(scope) <= best.share_in(scope) or peer.awaits_pages(queue.scope):
                     break
                 elif self.queue_of(scope).earliest_at(now, peer.amount_in(scope)) > now:
                     self.enter(peer, now)  # it does not fit, so it waits at its quota

@@ -211,6 +211,9 @@ class _Reasons:
                 last, opens_at = scope, until
         if last is not None:
             return self._of_scope(last, lane.amount_in(last))
+        for scope in lane.scopes:
+            if lane.awaits_pages(scope) and scope.pages is not None:
+                return scope.pages.reason(scope, self.now, inf)
         if isinstance(where, ScopeQueue) and where.withholds(lane):
             return _claimed(where.scope)
         if isinstance(where, ScopeQueue) and where.saves(lane, self.now):

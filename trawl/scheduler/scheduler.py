@@ -665,6 +665,9 @@ class Scheduler:
                 if until > worst:
                     worst = until
                     at = queues.queue_of(scope)
+            elif scope.pages is not None and lane.awaits_pages(scope):
+                is_contention = False
+                at = at or queues.queue_of(scope)
             elif scope_queues and (queue := scope_queues.get(scope.id)) is not None and queue.keeps_off(lane, now):
                 is_contention = is_contention and not queue.saves(lane, now)
                 at = at or queue

@@ -266,6 +266,7 @@ class ScopeQueue:
             return None
         first = several[0][5]
         is_before = first.rank() < lane.rank() and first.passes(self.scope) >= PASSES
+        is_before = is_before and not first.awaits_pages(self.scope)
         return first if is_before and self.fits_at(first, now) <= now else None
 
     def prefers_woken(self, lane: Lane) -> bool:

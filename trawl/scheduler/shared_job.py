@@ -132,8 +132,10 @@ class SharedJobScheduler(Scheduler):
         for index, scope in enumerate(lane.scopes):
             if not isinstance(scope, SharedScope):
                 queue = self.queues.scope_queues.get(scope.id)
-                if scope.earliest_at(now, attempt.amount(index)) > now or (
-                    queue is not None and queue.keeps_off(lane, now)
+                if (
+                    scope.earliest_at(now, attempt.amount(index)) > now
+                    or lane.awaits_pages(scope)
+                    or (queue is not None and queue.keeps_off(lane, now))
                 ):
                     return super()._obstacle(lane, attempt, now)
         token_queue = self._asks.get(lane)

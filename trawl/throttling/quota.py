@@ -12,8 +12,9 @@ server reports as remaining.
 The page budget limits the pages of a scope in the whole crawl. Comparing it with received pages only would exceed it by
 the requests in flight. So a request that takes its scope also takes a page, until its result is known: a page counts,
 but a redirect, a failure or a retry does not. While the requests in flight could be the last pages, the scope is
-closed. When the last pages were received, pending requests end (``pages_filtered``), and take nothing. Counts are kept
-when idle scopes are forgotten, and with a job also when the process ends.
+closed. When the last pages were received, pending requests end (``pages_filtered``), and take nothing. Requests of
+rendered pages are in no budget. Counts are kept when idle scopes are forgotten, and with a job also when the process
+ends.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ class PageBudget(Limit):
     Attributes:
         limit: The maximum number of pages; ``inf`` for no limit.
         counted: Pages received.
-        under_way: Requests in flight that may become pages.
+        under_way: Requests in flight that may become pages, without requests of rendered pages.
         opened_at: Time of the last end of a request that may have been the last page.
         sub_requests: Requests of rendered pages, pending or in flight. They never become pages, so they do not wait for
-            the budget.
+            the budget. While there are any, it is open for their lanes, and the scheduler calls
+            :meth:`is_awaited_with` for others.
     """
 
     __slots__ = ("counted", "limit", "opened_at", "sub_requests", "under_way")
@@ -67,12 +69,12 @@ class PageBudget(Limit):
 
     def prepares_at(self, scope: Scope, now: float, amount: float) -> float:
         """Return ``inf`` if the requests in flight and those ahead may be the last pages."""
-        return inf if self.is_awaited_with(scope.traffic.ahead) else self.opened_at
+        return inf if not self.sub_requests and self.is_awaited_with(scope.traffic.ahead) else self.opened_at
 
     def earliest_at(self, scope: Scope, now: float, amount: float) -> float:
         """Return ``inf`` if the requests in flight may be the last pages."""
         # When one of them ends, the scheduler is notified and calls this again.
-        return inf if self.is_awaited else self.opened_at
+        return inf if not self.sub_requests and self.is_awaited else self.opened_at
 
     def taken(self, scope: Scope, now: float, amount: float) -> None:
         """Count a request that may become a page."""
@@ -85,18 +87,17 @@ class PageBudget(Limit):
 
     @property
     def is_awaited(self) -> bool:
-        """True if the requests in flight may be the last pages, so that no other request may start now."""
+        """True if the requests in flight may be the last pages, so that no other page may start now."""
         return self.is_awaited_with(0)
 
     def is_awaited_with(self, more: int) -> bool:
         """Return True if the requests in flight, and ``more`` others, may be the last pages."""
-        limit = self.limit + self.sub_requests
-        return self.counted < limit <= self.counted + self.under_way + more
+        return self.counted < self.limit <= self.counted + self.under_way + more
 
     @property
     def is_spent(self) -> bool:
-        """True if all pages were received, so that no request may start anymore."""
-        return self.counted >= self.limit + self.sub_requests
+        """True if all pages were received, so that no page may start anymore."""
+        return self.counted >= self.limit
 
     def decide(self, *, is_page: bool) -> bool:
         """Record the end of a request in flight. Returns True if another request may have waited for it."""
