@@ -188,6 +188,22 @@ def test_an_edit_keeps_the_rest_of_its_file(before: str, after: str, tmp_path: P
     assert moved(after, tmp_path) == after
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from urllib.request import Request\nRequest(u, data, headers)\n",
+        "from .requests import Request\nRequest(u, data, headers)\n",
+        "class Request(scrapy.Request):\n    pass\nRequest(u, data, headers)\n",
+        "from parsel import Selector\nSelector(response)\n",
+        "self.api.follow(user, True, 5)\n",
+        "follow(user, True, 5)\n",
+    ],
+)
+def test_calls_of_other_code_are_kept(code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert moved(f"import scrapy\n{code}", tmp_path) == f"import trawl as scrapy\n{code}"
+    assert "Decide yourself" not in capsys.readouterr().out
+
+
 def test_code_for_both_imports_from_what_runs_it(tmp_path: Path) -> None:
     text = "import json\nimport scrapy\nfrom scrapy.spiders import CrawlSpider\nprint(scrapy, CrawlSpider, json)\n"
     both = moved(text, tmp_path, "--both")

@@ -20,7 +20,15 @@ from typing import Any
 from w3lib.url import safe_url_string
 
 from trawl.address_guard import AddressGuard
-from trawl.cli.checks.scrapy_only import Finding, asyncio_uses, by_position, is_bytes, is_of_headers, wrong_calls
+from trawl.cli.checks.scrapy_only import (
+    Finding,
+    asyncio_uses,
+    by_position,
+    foreign_names,
+    is_bytes,
+    is_of_headers,
+    wrong_calls,
+)
 from trawl.cli.checks.source import REQUESTS, CheckMessage, SpiderSource
 from trawl.errors import PartLoadError, SettingsError
 from trawl.http.url import lacks_path, normalize_url, without_fragment
@@ -264,6 +272,7 @@ class _Reader(ast.NodeVisitor):
             for alias in node.names
             if alias.name == "trawl" and alias.asname
         }
+        self._foreign = foreign_names(nodes)
         self._patterns = _assigned(nodes, _is_pattern_of_bytes)
         self._proxies = set(map(id, _proxies(nodes)))
         self._values: set[str] = set()
@@ -391,7 +400,7 @@ class _Reader(ast.NodeVisitor):
                 self._tell(node, _ALL_STATISTICS)
             if function.attr == "join" and is_bytes(function.value) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B, is_wrong=True)
-        self.found.extend(wrong_calls(node))
+        self.found.extend(wrong_calls(node, self._foreign))
         if _last(function) in REQUESTS or _last(function) == "follow":
             self._request(node)
         if _last(function) == "type" and len(node.args) == 1 and _last(node.args[0]) == "response":
@@ -422,7 +431,7 @@ class _Reader(ast.NodeVisitor):
         """Check the arguments of a new request."""
         for each in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]:
             self._url(each)
-        if _last(node.func) == "follow":
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "follow" and _last(node.func.value) == "response":
             self.found.extend(by_position(node, "follow"))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
 
 import attrs
 
@@ -16,6 +18,7 @@ __all__ = [
     "asyncio_uses",
     "by_position",
     "check_scrapy_only",
+    "foreign_names",
     "is_bytes",
     "is_of_headers",
     "own_nodes",
@@ -37,12 +40,13 @@ def check_scrapy_only(source: SpiderSource, *, is_moved: bool = False) -> Iterat
         is_moved: Whether the spider runs as moved. If so, header values equal their bytes, and ``close()`` is called.
     """
     yield from _state(source)
+    foreign_in = cache(lambda path: foreign_names(ast.walk(ast.parse(Path(path).read_text("utf-8")))))
     for method in source.methods():
         if method.node.name == "close" and not is_moved:
             yield CheckMessage(method.path, method.node.lineno, "close() is never called; name it closed(self, reason)")
         for node in ast.walk(method.node):
             if isinstance(node, ast.Call):
-                yield from (CheckMessage(method.path, *found) for found in wrong_calls(node))
+                yield from (CheckMessage(method.path, *found) for found in wrong_calls(node, foreign_in(method.path)))
                 messages = [] if is_moved else list(_taken_for_bytes(node))
             elif isinstance(node, ast.Compare) and not is_moved:
                 messages = list(_compared_with_bytes(node))
@@ -101,14 +105,36 @@ _PARAMETERS = (
 _OF_FOLLOW = (*_PARAMETERS[:11], "cb_kwargs", "flags")
 
 
-def wrong_calls(call: ast.Call) -> Iterator[Finding]:
-    """Yield the errors in a call, for spiders that were written for Scrapy or for trawl."""
+def foreign_names(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Return the names that a file defines as classes and functions, or imports from other packages than Scrapy."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.ClassDef | Function):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            module = (node.module or "") if isinstance(node, ast.ImportFrom) and not node.level else ""
+            if module.partition(".")[0] not in _MODULES:
+                found |= {
+                    alias.asname or alias.name for alias in node.names if alias.name.partition(".")[0] not in _MODULES
+                }
+    return frozenset(found)
+
+
+def wrong_calls(call: ast.Call, foreign: Collection[str] = ()) -> Iterator[Finding]:
+    """Yield the errors in a call, for spiders that were written for Scrapy or for trawl.
+
+    Args:
+        call: The call.
+        foreign: The names in the file that are neither Scrapy's nor trawl's. Calls of these are skipped.
+    """
     function = call.func
     line = call.lineno
     if isinstance(function, ast.Attribute) and function.attr == "body_as_unicode":
         text = attrs.evolve(Edit.of(call, ".text"), start=Edit.of(function.value, "").end)
         yield line, "body_as_unicode() does not exist; use response.text", True, (text,)
     name = _name_of(function)
+    if name in foreign and isinstance(function, ast.Name):
+        return
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     first = call.args[0] if call.args else None
     if name == "Selector" and ("response" in given or (isinstance(first, ast.Name) and first.id == "response")):
