@@ -204,6 +204,17 @@ def test_calls_of_other_code_are_kept(code: str, tmp_path: Path, capsys: pytest.
     assert "Decide yourself" not in capsys.readouterr().out
 
 
+def test_a_call_that_cannot_be_changed_is_told_and_the_others_are_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = "import scrapy\na = scrapy.Request(u, f, ('POST'))\nb = scrapy.Request(u, f, 'POST')\n"
+    after = "import trawl as scrapy\na = scrapy.Request(u, f, ('POST'))\nb = scrapy.Request(u, f, method='POST')\n"
+    assert moved(before, tmp_path) == after
+    out = capsys.readouterr().out
+    assert "one.py:2: Request() takes only url and callback as positional arguments" in out
+    assert "can't be parsed" not in out
+
+
 def test_code_for_both_imports_from_what_runs_it(tmp_path: Path) -> None:
     text = "import json\nimport scrapy\nfrom scrapy.spiders import CrawlSpider\nprint(scrapy, CrawlSpider, json)\n"
     both = moved(text, tmp_path, "--both")

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import cache, partial
 from importlib.machinery import PathFinder, SourceFileLoader
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -161,7 +162,7 @@ def _moved(path: Path, decisions: list[Decision], *, is_for_both: bool) -> _File
         found = [change for change in changes(text, is_whole=True) if change.is_certain]
         after = edited(text, _for_both(text, found) if is_for_both else _edits(text, found))
         if is_moved_text(after) or found:
-            after = edited(after, [edit for *_, edits in check_text(after, _moved_settings()) for edit in edits])
+            after = _with_calls(after)
         left = changes(after, is_whole=True)
     except (SyntaxError, ValueError, LookupError) as error:
         line = getattr(error, "lineno", None) or 1
@@ -169,6 +170,26 @@ def _moved(path: Path, decisions: list[Decision], *, is_for_both: bool) -> _File
         return None
     decisions += [Decision(_shown(path), change.line, str(change), "what-is-what") for change in left]
     return _File(path, text, after, encoding)
+
+
+def _with_calls(text: str) -> str:
+    """Make the certain changes to calls. A change that would break the syntax is left to a person."""
+    found = [edits for *_, edits in check_text(text, _moved_settings()) if edits]
+    after = edited(text, chain.from_iterable(found))
+    if _parses(after):
+        return after
+    made: list[Edit] = []
+    for edits in found:
+        made += edits if _parses(edited(text, [*made, *edits])) else ()
+    return edited(text, made)
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
 
 
 def _edits(text: str, found: Sequence[Change]) -> Iterator[Edit]:
