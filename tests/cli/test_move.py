@@ -228,6 +228,31 @@ def test_code_for_both_imports_from_what_runs_it(tmp_path: Path) -> None:
     assert moved(both, tmp_path) == both
 
 
+_BOTH = 'if "trawl" in sys.modules:\n    import trawl as scrapy\nelse:\n    import scrapy'
+_FIELDS = 'if "trawl" in sys.modules:\n    from trawl import Field\nelse:\n    from scrapy import Field'
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("import scrapy\nimport sys\n", f"import sys\n\n{_BOTH}\nimport sys\n"),
+        ("import os, sys\nimport scrapy\n", f"import os, sys\n{_BOTH}\n"),
+        ("import scrapy; x = 1\n", "import scrapy; x = 1\n"),
+        (
+            "import scrapy; x = 1\nfrom scrapy import Field\nField\n",
+            f"import scrapy; x = 1\nimport sys\n\n{_FIELDS}\nField\n",
+        ),
+        (
+            "import scrapy  # all\nfrom scrapy import Field\nField\n",
+            f"import sys\n\n{_BOTH}  # all\n{_FIELDS}\nField\n",
+        ),
+    ],
+)
+def test_code_for_both_keeps_the_rest_of_its_file(before: str, after: str, tmp_path: Path) -> None:
+    assert moved(before, tmp_path, "--both") == after
+    assert moved(after, tmp_path, "--both") == after
+
+
 def test_settings_that_cannot_be_read_and_files_that_cannot_be_parsed_are_told(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

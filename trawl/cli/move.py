@@ -231,24 +231,27 @@ def _other_code(text: str, place: Edit) -> bool:
 def _for_both(text: str, found: Sequence[Change]) -> Iterator[Edit]:
     """Yield edits that import from trawl if trawl runs the file, and otherwise from Scrapy.
 
-    Adjacent lines get one edit.
+    Adjacent lines get one edit. An import beside other code is left to a person.
     """
     runs: list[list[Change]] = []
     for change in found:
-        if change.edit is None or not change.after:
+        if change.edit is None or not change.after or _other_code(text, change.edit):
             continue
         last = runs[-1][-1].edit if runs else None
-        if last is not None and (last.end[0] + 1, last.start[1]) == change.edit.start:
+        follows = last is not None and (last.end[0] + 1, last.start[1]) == change.edit.start
+        if last is not None and follows and not _beside(text, last)[1].strip():  # keep a comment after the last import
             runs[-1].append(change)
         else:
             runs.append([change])
-    has_sys = any(line.rstrip() == "import sys" for line in text.splitlines())
+    imports = [node for node in ast.parse(text).body if isinstance(node, ast.Import)]
+    of_sys = [node.lineno for node in imports if any((each.name, each.asname) == ("sys", None) for each in node.names)]
     for run in runs:
         first, last = run[0].edit, run[-1].edit
         assert first is not None
         assert last is not None
         ours = [line for change in run for line in (*change.after, *([change.rest] if change.rest else []))]
-        head = [] if has_sys else ["import sys", ""]
+        head = [] if any(line < first.start[0] for line in of_sys) else ["import sys", ""]
+        of_sys += [] if first.start[1] else [first.start[0]]
         scrapys = [change.before for change in run]
         lines = [*head, 'if "trawl" in sys.modules:', *(f"    {line}" for line in ours), "else:"]
         lines += [f"    {line}" for line in scrapys]
