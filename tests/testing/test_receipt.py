@@ -199,6 +199,8 @@ def test_a_redirect_of_robots_txt_to_nowhere_is_ignored() -> None:
         ("7", 7.0),
         ("", None),
         ("soon", None),
+        ("\u00b2", None),
+        ("\u0663", None),
         (format_datetime(datetime(2026, 1, 1, 0, 1, tzinfo=UTC), usegmt=True), 60.0),
         ("Thu, 99 Jan 2026 00:00:00 GMT", None),
         ("9" * 50, 999_999_999.0),
@@ -343,6 +345,25 @@ def test_a_cancelled_send_is_counted_once() -> None:
     receipt = checker.receipt("test")
     assert (receipt.sends, receipt.exempt, receipt.seconds) == (2, 1, 2.0)
     assert [(each.sends, each.most_in_flight) for each in receipt.scopes] == [(1, 1)]
+
+
+def test_an_error_in_the_checker_neither_ends_the_crawl_nor_is_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(Checker, "ended", fail)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pages.py").write_text(SPIDER)
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    options = CrawlOptions(
+        targets=["pages.py"], settings=["DOWNLOAD_DELAY=0.005"], receipt="receipt.html", is_quiet=True
+    )
+    assert crawl_command(options, crawl_on(web), stderr_console()) == 0
+    assert "9 events not checked, because of an error in trawl" in (tmp_path / "receipt.html").read_text()
+    assert sum("not checked for the receipt" in each.getMessage() for each in caplog.records) == 1
 
 
 def test_markup_in_a_receipt_stays_text() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import html
+import logging
 import math
 import re
 from bisect import bisect_left
@@ -53,6 +54,8 @@ __all__ = [
     "scope_cells",
     "violation_words",
 ]
+
+logger: logging.Logger = logging.getLogger("trawl.testing")
 
 WINDOW = 60.0
 """Seconds of the window in which the most sends of a scope are counted."""
@@ -124,6 +127,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         violations: Number of violations, by rule.
         examples: The first violations.
         unread: Number of sends to origins whose robots.txt was not read before the send.
+        errors: Number of sends and ends that were not checked, because of an error in the checker.
         grace: Tolerance in seconds, because the times are rounded.
         window: Seconds of the window of ``most_in_window``.
         version: Version of this format.
@@ -139,6 +143,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     violations: Mapping[str, int]
     examples: Sequence[Violation]
     unread: int
+    errors: int
     grace: float
     window: float = WINDOW
     version: int = 1
@@ -230,7 +235,7 @@ class Checker:
         self._checked: Counter[str] = Counter()
         self._violations: Counter[str] = Counter()
         self._examples: list[Violation] = []
-        self._sends = self._exempt = self._unread = 0
+        self._sends = self._exempt = self._unread = self._errors = 0
         self._first: float | None = None
         self._end = 0.0
 
@@ -296,7 +301,15 @@ class Checker:
             _put(self._robots, origin, RobotsFile.parse(status, text, user_agent))
 
     def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
-        """Add a send or its end. This is a recorder of the engine."""
+        """Add a send or its end. This is a recorder of the engine, so an error is only logged and counted."""
+        try:
+            self._record(attempt, outcome, now)
+        except Exception:
+            if not self._errors:
+                logger.exception("%r: not checked for the receipt, because of a bug in trawl", attempt.request)
+            self._errors += 1
+
+    def _record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
         scopes = [] if attempt.is_exempt else [scope for scope, _ in attempt.scopes]
         if attempt not in self._sending:
             self._sending.add(attempt)
@@ -333,6 +346,7 @@ class Checker:
             violations={rule: self._violations[rule] for rule in _RULES},
             examples=self._examples,
             unread=self._unread,
+            errors=self._errors,
             grace=self._grace,
         )
 
@@ -381,7 +395,7 @@ def _put(table: dict[str, Any], key: str, value: object) -> None:
 def _retry_after(headers: Headers, now_utc: datetime) -> float | None:
     """Return the seconds in ``Retry-After`` (RFC 9110, section 10.2.3). A date counts from the response's ``Date``."""
     text = (headers.get("Retry-After") or "").strip()
-    if not text or text.isdigit():
+    if not text or (text.isascii() and text.isdigit()):
         return float(text[:9]) if text else None
     try:
         until, date = parsedate_to_datetime(text), headers.get("Date")
@@ -571,6 +585,8 @@ def rule_words(receipt: Receipt) -> list[str]:
             lines.append(f"{rule}: {result} {counted(checked, 'send')}")
     if receipt.unread:
         lines.append(f"robots.txt was not read before {counted(receipt.unread, 'send')}")
+    if receipt.errors:
+        lines.append(f"{counted(receipt.errors, 'event')} not checked, because of an error in trawl: see the log")
     return lines
 
 
