@@ -198,7 +198,7 @@ def test_a_job_in_a_directory_without_a_process_takes_no_orders(
         )
 
 
-async def test_limits_in_the_store_reach_a_process_that_joins_later_and_added_requests_only_the_present_ones(
+async def test_limits_and_added_requests_reach_a_process_that_joins_later_and_dropped_hosts_only_the_present_ones(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:
     runs = Runs(tmp_path, site(40), settings=SETTINGS)
@@ -215,6 +215,7 @@ async def test_limits_in_the_store_reach_a_process_that_joins_later_and_added_re
     assert runs.sent["http://a.example/added"] == 1
     tell(store, Resume())
     tell(store, Drop("a.example"))  # before the second run: not for it
+    tell(store, Add(["http://a.example/acknowledged"]))  # no process has executed it
     delays: list[float] = []
 
     async def look(crawl: Crawl) -> None:
@@ -223,6 +224,7 @@ async def test_limits_in_the_store_reach_a_process_that_joins_later_and_added_re
 
     result = await runs.run(watchers=[look])
     assert delays == [1.5]
+    assert [runs.sent[f"http://a.example/{page}"] for page in ("added", "acknowledged")] == [1, 1]
     assert "dropped_by_hand" not in result.stats
 
 

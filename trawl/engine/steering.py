@@ -6,8 +6,8 @@ An *order* is one value of :data:`Order`. One function, :func:`execute`, carries
 
 The crawl of a job in a directory listens on a Unix socket in this directory, which only its user may open (mode 0600;
 unix(7)). A request and its reply are one line of JSON each. A job in a server has a list of orders in its store. Each
-process executes every order, and a process that joins later executes those that still apply: limits, and the last of
-pause, resume and stop.
+process executes every order, and a process that joins later executes those that still apply: limits, pause, stop, and
+requests to add, because no process may have executed them yet. Those that a process has added are duplicates.
 """
 
 from __future__ import annotations
@@ -460,8 +460,8 @@ async def follow_store(session: JobSession, crawl: Crawl) -> None:
 
     Requests are added beside the other orders, because a full crawl takes no requests before it has room.
     """
-    # Requests to add or drop that were there before this process joined were executed by the other processes.
-    done = {number for number, order in _listed(session.orders) if isinstance(order, Add | Drop | Resume)}
+    # Drop and Resume were for the processes of that time. An Add may not have been executed, and is harmless if it was.
+    done = {number for number, order in _listed(session.orders) if isinstance(order, Drop | Resume)}
     text, adding = "", trio.Lock()
     async with trio.open_nursery() as nursery:
         while True:
