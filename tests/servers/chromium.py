@@ -59,7 +59,7 @@ class Tab:
             message["sessionId"] = self._session
         assert self._process.stdin is not None
         await self._process.stdin.send_all(json.dumps(message).encode() + b"\0")
-        with trio.fail_after(30.0):
+        with trio.fail_after(120.0):
             reply = await receive.receive()
         if "error" in reply:
             raise RuntimeError(f"{method}: {reply['error']}")
@@ -102,7 +102,7 @@ class Tab:
             raise RuntimeError(f"{expression}: {found['exceptionDetails']}")
         return found["result"].get("value")
 
-    async def until(self, expression: str, seconds: float = 30.0) -> Any:
+    async def until(self, expression: str, seconds: float = 120.0) -> Any:
         """Wait until an expression in the page is true, and return its value."""
         with trio.fail_after(seconds):
             while True:
