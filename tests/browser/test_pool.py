@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,16 @@ async def test_a_page_that_is_cancelled_while_its_browser_starts_leaves_no_proce
     program.write_text(f"#!/bin/sh\necho $$ > {started}.new; mv {started}.new {started}\nexec sleep 60\n")
     program.chmod(0o755)
     browsers = Browsers(BrowserSettings(browser_path=str(program), browser_sandbox=False), ThreadBlocking())
+    waits: list[str] = []
+
+    @contextmanager
+    def paused() -> Generator[None, None, None]:
+        waits.append("paused")
+        try:
+            yield
+        finally:
+            waits.append("continued")
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(browsers.run)
         with trio.CancelScope() as scope:
@@ -61,10 +73,12 @@ async def test_a_page_that_is_cancelled_while_its_browser_starts_leaves_no_proce
                 async def cancel() -> None:
                     while not started.exists():  # noqa: ASYNC110 - the program writes it
                         await trio.sleep(0.01)
+                    waits.append("program started")
                     scope.cancel()
 
                 opening.start_soon(cancel)
-                async with browsers.open_page(Opening(ask=ask)):
+                async with browsers.open_page(Opening(ask=ask, paused=paused)):
                     pass
         nursery.cancel_scope.cancel()
+    assert waits == ["paused", "program started", "continued"]
     assert not Path(f"/proc/{started.read_text().strip()}").exists()  # noqa: ASYNC240

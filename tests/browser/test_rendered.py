@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from trawl.browser import Opening
 from trawl.http import Fetch, Outcome, Request, Response
 from trawl.testing import Rendered, SimulatedResponse, SimulatedWeb, Simulation, simulate
 
@@ -157,6 +159,26 @@ def test_a_pages_timeout_does_not_run_while_one_of_its_requests_waits() -> None:
     # Not ready after 5 s of its own time: the 59.5 s until its request is sent, and its response, do not count.
     assert failed["error"] == "PageNotReady"
     assert failed["at"] == pytest.approx(240.5 + 60.0 + 5.0)
+
+
+def test_a_pages_timeout_does_not_run_while_its_browser_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = SimulatedWeb.open_page
+
+    @asynccontextmanager
+    async def slowly(web: SimulatedWeb, opening: Opening, **options: Any) -> AsyncGenerator[Any, None]:
+        with opening.paused():
+            await trio.sleep(25.0)
+        async with opened(web, opening, **options) as page:
+            yield page
+
+    monkeypatch.setattr(SimulatedWeb, "open_page", slowly)
+
+    class Quick(Shop):
+        pages = 1
+        how = {"wait_for": ".item", "timeout": 1.0}
+
+    (item,) = simulate(Quick, shop(1)).items
+    assert item["items"] == ["0"]
 
 
 def test_a_page_that_was_not_ready_is_sent_again_and_its_error_has_the_html() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import trio
 
 import trawl
 from tests.servers.rendering import TEXT, crawl, processes, profiles, site
+from trawl.browser.page import _ChromiumPage
 from trawl.errors import PageCrashed, PageNotReady
 from trawl.http import Request, Response
 from trawl.testing import SimulatedResponse
@@ -182,14 +184,23 @@ NEVER_READY = {
 
 
 @pytest.mark.parametrize("name", NEVER_READY)
-async def test_a_page_that_is_never_ready_ends_with_its_timeout(name: str) -> None:
+async def test_a_page_that_is_never_ready_ends_with_its_timeout(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    goto = _ChromiumPage.goto
+
+    async def noted(page: _ChromiumPage, url: str) -> None:
+        opened.append(url)
+        await goto(page, url)
+
+    monkeypatch.setattr(_ChromiumPage, "goto", noted)
     web = site(lambda path, request: NEVER_READY[name] if path.startswith("/page") or "?" in path else "ok")
-    how = {"wait_for": ".never", "timeout": 0.8}
+    how = {"wait_for": ".never", "timeout": 2.0}
     spider = failing("http://a.example/page", how, BROWSER_REQUESTS_LIMIT=20, ROBOTSTXT_OBEY=False)
     with trio.fail_after(60):
         result = await crawl(spider, web)
     assert [item["error"] for item in result.items or []] == ["PageNotReady"]
     assert result.stats["browser/failed/PageNotReady"] == 1
+    assert opened == ["http://a.example/page"]
     assert PageNotReady.is_retryable
 
 
@@ -220,20 +231,25 @@ async def test_a_killed_browser_loses_no_page_and_renders_none_twice() -> None:
         def parse(self, response: Response) -> Any:
             yield {"n": response.css("h1::text").get()}
 
-    async def kill(running: Any) -> None:
-        for _ in range(3):
-            with trio.move_on_after(10):
-                while not (running.stats.get("browser/page_count") or 0) or not (found := processes()):  # noqa: ASYNC110
-                    await trio.sleep(0.05)
-                await trio.sleep(0.3)
-            leaders = [pid for pid in found if os.getpgid(pid) == pid]
-            for pid in leaders:
-                os.killpg(pid, signal.SIGKILL)
+    asked, killed = 0, 0
+
+    def respond(path: str, request: Request) -> Any:
+        nonlocal asked, killed
+        if path != "/api":
+            return f"<body>{script}</body>"
+        asked += 1
+        if asked in (5, 12, 19):  # each browser has rendered a page, because at most 4 pages are open
+            for pid in processes():
+                with suppress(ProcessLookupError):
+                    if os.getpgid(pid) == pid:
+                        os.killpg(pid, signal.SIGKILL)
+                        killed += 1
+        return SimulatedResponse(200, "ok", TEXT)
 
     script = "<script>fetch('/api').then(r => r.text()).then(t => { const h = document.createElement('h1');"
     script += "h.textContent = location.pathname; document.body.append(h) })</script>"
-    web = site(lambda path, request: f"<body>{script}</body>" if path != "/api" else SimulatedResponse(200, "ok", TEXT))
-    result = await crawl(Many, web, {"RETRY_TIMES": 5, "RETRY_DELAY": 0.0}, watchers=[kill])
+    result = await crawl(Many, site(respond), {"RETRY_TIMES": 5, "RETRY_DELAY": 0.0})
+    assert killed == 3
     assert result.reason == "finished"
     assert sorted(item["n"] for item in result.items or []) == sorted(f"/{n}" for n in range(pages))
 

@@ -23,7 +23,7 @@ import math
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from contextvars import copy_context
 from typing import Any, Protocol
 
@@ -116,6 +116,7 @@ class Opening:
         blocked: Kinds of resources that fail at once, by their names in ``BROWSER_BLOCK``.
         viewport: Width and height in CSS pixels; None for Chromium's default.
         session: The name of the session whose storage the page uses; None for separate storage.
+        paused: Returns a context manager in which a browser is awaited, so that the page's timeout does not run.
     """
 
     ask: Ask
@@ -124,6 +125,7 @@ class Opening:
     blocked: Iterable[str] = ()
     viewport: tuple[int, int] | None = None
     session: str | None = None
+    paused: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class BrowserPage(Protocol):

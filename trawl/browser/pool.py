@@ -97,7 +97,7 @@ class BrowserSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             gt=0,
             title="s",
             description="Timeout of a page, from its opening until it is ready and the spider's actions have ended. The"
-            " time does not run while a request of the page waits or is in flight.",
+            " time does not run while the browser starts or a request of the page waits or is in flight.",
         ),
     ] = 30.0
     browser_block: Annotated[
@@ -306,7 +306,8 @@ class Browsers:
             PageCrashed: If the process of the page ends.
             UsageError: If no browser can be started.
         """
-        lease = await self._current()
+        with opening.paused():
+            lease = await self._current()
         lease.open += 1
         lease.pages += 1
         self.open += 1

@@ -14,7 +14,7 @@ which is admitted, delayed, checked against robots.txt, cached, sent through the
 Its order is 570, inside retries (a failed page is retried) and outside of redirects, cookies and the cache.
 
 The page's timeout stops while one of its requests waits or is in flight, because delays are the throttle's decision and
-not a fault of the page (:class:`PageTimer`).
+not a fault of the page (:class:`PageTimer`). It also stops until a browser has started.
 
 Length: one page from its response to the rendered response, and everything that its requests share.
 """
@@ -25,8 +25,8 @@ import inspect
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
@@ -176,7 +176,7 @@ class RenderedResponse(Response):
 
 
 class PageTimer:
-    """The timeout of a page. Its time does not run while a request of the page waits or is in flight.
+    """The timeout of a page. Its time does not run while a browser starts or a request waits or is in flight.
 
     Args:
         seconds: The timeout.
@@ -193,17 +193,26 @@ class PageTimer:
         self._left = seconds
 
     def stop(self) -> None:
-        """Stop the timer, because one more request is pending."""
+        """Stop the timer, because the browser or one more request is pending."""
         if not self._pending:
             self._left = self.scope.deadline - trio.current_time()
             self.scope.deadline = math.inf
         self._pending += 1
 
     def resume(self) -> None:
-        """Continue when no request is pending any more."""
+        """Continue when nothing is pending any more."""
         self._pending -= 1
         if not self._pending:
             self.scope.deadline = trio.current_time() + self._left
+
+    @contextmanager
+    def paused(self) -> Generator[None, None, None]:
+        """Stop the timer during a block."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.resume()
 
 
 class SharedFiles:
@@ -497,6 +506,7 @@ class Rendering:
             blocked=how.get("block", self._settings.browser_block),
             viewport=how.get("viewport"),
             session=request.meta_get("session"),
+            paused=visit.timer.paused,
         )
 
     async def _rendered_once(self, request: Request, response: Response, how: Page) -> RenderedResponse:
@@ -637,11 +647,10 @@ class _Visit:
             self._stats.inc(f"browser/refused/{row.refused}")
             await trio.lowlevel.checkpoint()
             return None
-        self.timer.stop()
         try:
-            answer = await self._answered(asked, row)
+            with self.timer.paused():
+                answer = await self._answered(asked, row)
         finally:
-            self.timer.resume()
             row.ended_at = trio.current_time()
         if answer is not None:
             row.status = answer.status
