@@ -148,6 +148,25 @@ async def test_the_server_responds_to_scrapes_of_this_machine_only(lines: list[s
     assert (b"trawl_pages_total" in body) is (status == b"200 OK" and lines[0].startswith("GET"))
 
 
+async def test_a_request_that_fails_is_logged_and_the_next_one_is_served(caplog: pytest.LogCaptureFixture) -> None:
+    line = "GET /metrics HTTP/1.1", "Host: localhost"
+    async with listening() as server, trio.open_nursery() as nursery:
+        nursery.start_soon(server.watch, fake(scope(3)))
+        wrong = await asked(server.port, *line, "Accept: application/openmetrics-text; version=x.y")
+        right = await asked(server.port, *line)
+        nursery.cancel_scope.cancel()
+    assert wrong.startswith(b"HTTP/1.1 500 ")
+    assert right.startswith(b"HTTP/1.1 200 ")
+    assert "a request for metrics failed" in caplog.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2:9000", "LOCALHOST:9000"])
+async def test_the_address_of_the_option_is_a_name_of_the_server(host: str) -> None:
+    with closing(MetricsServer("127.0.0.2:0")) as server:
+        assert b" 404 " in await server._response(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert b" 421 " in await server._response(b"GET / HTTP/1.1\r\nHost: 127.0.0.3:9000\r\n\r\n")
+
+
 async def test_when_a_crawl_ends_another_continues_to_serve() -> None:
     first, second = trio.CancelScope(), fake(scope(3))
     second.status = lambda: CrawlStatus(spider="second")

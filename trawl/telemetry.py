@@ -15,6 +15,7 @@ Length of the tables: a metric is one row, so that its name, its help text and i
 
 from __future__ import annotations
 
+import logging
 import math
 import socket
 import time
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from trawl.engine import Crawl
 
 __all__ = ["MAX_SCOPES", "MetricsCollector", "MetricsServer", "Snapshot", "metrics_page", "trace_requests"]
+
+logger: logging.Logger = logging.getLogger("trawl.telemetry")
 
 MAX_SCOPES = 100
 """Default maximum number of scopes in the metrics, the busiest first. The other scopes are summed up as ``other``."""
@@ -234,6 +237,7 @@ class MetricsServer:
 
     def __init__(self, address: str, max_scopes: int = MAX_SCOPES) -> None:
         MetricsCollector()  # raises an error if prometheus_client is missing
+        self._names = {*_LOOPBACK_NAMES, address.rpartition(":")[0].lower() or "localhost"}
         self._crawls: list[Crawl] = []
         self._max_scopes = max_scopes
         self._socket = _listening(address)
@@ -272,7 +276,12 @@ class MetricsServer:
                     if not received:
                         return
                     head += received
-                await stream.send_all(await self._response(head))
+                try:
+                    response = await self._response(head)
+                except Exception:
+                    logger.exception("a request for metrics failed")
+                    response = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                await stream.send_all(response)
                 with suppress(trio.BrokenResourceError):
                     await stream.send_eof()
 
@@ -281,7 +290,7 @@ class MetricsServer:
         fields = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
         method, _, rest = line.partition(" ")
         status, body, kind = "200 OK", b"", "text/plain; charset=utf-8"
-        if not self._is_ours(fields.get("host", "")):
+        if not self._is_ours(fields.get("host", "").lower()):
             status = "421 Misdirected Request"
         elif method not in ("GET", "HEAD"):
             status = "405 Method Not Allowed"
@@ -296,7 +305,7 @@ class MetricsServer:
     def _is_ours(self, host: str) -> bool:
         """Return whether a ``Host`` header names this machine, so that no page in a browser can read the metrics."""
         own: str = self._socket.getsockname()[0]
-        return not ip_address(own).is_loopback or host.rpartition(":")[0] in _LOOPBACK_NAMES or host in _LOOPBACK_NAMES
+        return not ip_address(own).is_loopback or not self._names.isdisjoint((host, host.rpartition(":")[0]))
 
 
 def _listening(address: str) -> socket.socket:
