@@ -22,7 +22,7 @@ from trawl.errors import SettingsError
 from trawl.frontier.job import SessionLease
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.line import RedisSharedScopeClient
-from trawl.http import Fetch, Outcome, Request
+from trawl.http import Fetch, Outcome, Request, Response
 from trawl.scheduler import Attempt
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
@@ -521,3 +521,25 @@ async def test_a_crawl_without_shared_scopes_asks_for_nothing(autojump_clock: Mo
     await fleet.run(1, 5.0)
     assert len(fleet.sends) == 1
     assert "line" not in asked
+
+
+async def test_responses_of_middleware_release_the_places_that_they_waited_for(
+    autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    def answers(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            return Outcome(request, Response(request.url, status=200, request=request))
+
+        return send
+
+    class Few(Many):
+        async def start(self) -> Any:
+            for page in range(4):
+                url = f"http://h0.site{self.number}.example/{page}"
+                yield Request(url, meta={"throttling_scopes": ["host", "proxy a"]})
+
+    scopes = {"proxy a": {"concurrency": 1}, "host": {"concurrency": 1}}
+    fleet = Fleet(web(), scopes, Few, DOWNLOADER_MIDDLEWARES={answers: 560})
+    await fleet.run(1, 60.0)
+    assert fleet.results[0].reason == "finished"
+    assert fleet.results[0].stats["response_count"] == 4

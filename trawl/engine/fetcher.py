@@ -259,6 +259,7 @@ class Fetcher:
         now = trio.current_time()
         outcome.started_at = outcome.sent_at = attempt.granted_at
         outcome.ended_at = now
+        task.skips_limiters = not attempt.has_places
         self._scheduler.responded(attempt, now)
         self._state.wakeup.set()
         await self._hear(attempt, outcome)
@@ -327,7 +328,7 @@ class Fetcher:
         now = trio.current_time() if now is None else now
         if self._recorder is not None and attempt.sent_at is not None and not attempt.task.is_responded:
             self._recorder(attempt, outcome, now)
-        if attempt.has_places and not attempt.task.is_responded:
+        if attempt.has_places and not attempt.task.skips_limiters:
             self._limiters.give_back(attempt)
         self._scheduler.give_back(attempt, now)
         if self._state.is_reading:  # start() may use each free place, so the dispatcher must look now
@@ -338,7 +339,7 @@ class Fetcher:
     def give_back_rest(self, attempt: Attempt) -> None:
         """Release the place in the scope ``browser`` that ``attempt`` keeps, because the page is closed."""
         now = trio.current_time()
-        if not attempt.task.is_responded:
+        if not attempt.task.skips_limiters:
             self._limiters.give_back(attempt, is_rest=True)
         self._scheduler.give_back_rest(attempt, now)
         self._look_later(now)

@@ -115,6 +115,7 @@ class RequestTask:
         read_at: Event loop time at which the body was read or the error came; None before.
         is_used: True if the fetcher was called for this attempt, or user code responded. One attempt allows one send.
         is_responded: True if user code responded or failed, so that nothing was sent.
+        skips_limiters: True if it has its places only because user code responded, so that it took no limiter.
         is_stopped: True if the request was not sent because the attempt was for another request.
         is_counted: True if its response was counted as a page.
         is_decided: True if it is known whether its response is a page.
@@ -138,6 +139,7 @@ class RequestTask:
         "places",
         "read_at",
         "responder",
+        "skips_limiters",
         "times",
         "url",
     )
@@ -151,6 +153,7 @@ class RequestTask:
         self.read_at: float | None = None
         self.is_used: bool = False
         self.is_responded: bool = False
+        self.skips_limiters: bool = False
         self.is_stopped: bool = False
         self.is_counted: bool = False
         self.is_decided: bool = False
