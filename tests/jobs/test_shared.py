@@ -25,12 +25,14 @@ from tests.abandoning import abandon
 from tests.jobs.site import START_UTC
 from tests.simulated_store import SimulatedStore
 from tests.watched_crawl import crawl_with
+from trawl import signals
 from trawl._run import CrawlResult
 from trawl.address_guard import AddressGuard
 from trawl.blocking import InlineBlocking
 from trawl.cli.worker import rejoining
 from trawl.engine import Crawl
 from trawl.errors import IgnoreRequest, JobError, UsageError
+from trawl.exceptions import DontCloseSpider
 from trawl.frontier.parts import PARTS, part_of
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.job import RedisJob
@@ -768,6 +770,42 @@ async def test_a_leader_sends_nothing_and_writes_what_its_workers_find_in_one_ru
     assert leader.items == EVERYTHING
     assert {result.reason for result in (*leader.results.values(), *workers.results.values())} == {"finished"}
     assert {result.stats["job_run_count"] for result in (*leader.results.values(), *workers.results.values())} == {1}
+
+
+class Fed(Shop):
+    """Gets pages from a queue elsewhere when it is idle. The queue is empty at first."""
+
+    asked: list[list[str]]
+
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        cls.asked = [[], ["http://host1.example/9", "http://host2.example/9"]]
+        crawler.signals.connect(spider.more, signal=signals.spider_idle)
+        return spider
+
+    def more(self) -> None:
+        if self.asked:
+            for url in self.asked.pop(0):
+                self.crawler.engine.crawl(trawl.Request(url))
+            raise DontCloseSpider
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield {"url": response.url}
+
+
+async def test_a_leader_adds_no_requests_when_idle_and_goes_on_until_its_workers_have_none(
+    tmp_path: Path, store: SimulatedStore, autojump_clock: MockClock
+) -> None:
+    leader, workers = Fleet(tmp_path, store, **LED), Fleet(tmp_path, store)
+    leader.spider, workers.spider = type("Fed", (Fed,), {}), type("Fed", (Fed,), {})
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(leader.work, 1, feed=True))
+        await trio.sleep(1.0)
+        nursery.start_soon(partial(workers.work, 2))
+    assert len(leader.spider.asked) == 2  # type: ignore[attr-defined]
+    assert leader.items == ["http://host0.example/", "http://host1.example/9", "http://host2.example/9"]
+    assert {leader.results[1].reason, workers.results[2].reason} == {"finished"}
 
 
 async def test_a_leader_that_is_told_to_end_writes_what_its_workers_had_in_flight(

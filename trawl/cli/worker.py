@@ -3,7 +3,9 @@
 Theory of operation. If one command starts all processes, its own process is the *leader*. The leader opens the job,
 writes the feeds and shows the crawl as usual, but receives no hosts. So it runs no callbacks, and a callback that ends
 its process can't end the command. The workers of the same job have no feeds. The leader starts the workers after its
-own crawl has started, so that an error at the start is reported only once::
+own crawl has started, so that an error at the start is reported only once. User code that opens and closes a crawl also
+runs in the leader, such as ``open_spider`` and ``spider_opened``, but receivers of ``spider_idle`` run in the workers
+only::
 
     leader ── its own server, if the job has no address (trawl.cli.local_server)
         └── worker 1 to N: trawl worker --spider SPIDER --leader FD

@@ -150,6 +150,11 @@ class Alone:
         """True if no other process is known to work on the job now."""
         return True
 
+    @property
+    def leads(self) -> bool:
+        """True if this process sends nothing itself, because it leads the processes that do."""
+        return False
+
     def begin(self, nursery: trio.Nursery, read_start: Callable[[], None]) -> None:
         """Start ``read_start``, here or in another process, and follow the other processes."""
         self._state.reading_began()

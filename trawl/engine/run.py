@@ -186,7 +186,7 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
             engine.shared_job.begin(inner, read_start)
             state.begin()
             await engine.dispatcher.run(inner)
-            while engine.idle_runner.is_wanted:
+            while engine.idle_runner.is_wanted and not engine.shared_job.leads:
                 engine.idle_runner.begin()
                 engine.shared_job.hold()
                 inner.start_soon(engine.idle_runner.run)

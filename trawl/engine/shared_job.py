@@ -11,7 +11,8 @@ follows changes, and a second one releases partitions:
 * Requests that other processes have found for this process's hosts are leased like its own.
 * One process reads ``start()``, chosen by the job's store.
 * The crawl stays open until the job is finished, because other processes may find requests for it. Only the job's store
-  knows when the job is finished, so this process checks with the store while nothing is open here.
+  knows when the job is finished, so this process checks with the store while nothing is open here. A process that leads
+  the others also waits until they have left, because their receivers of ``spider_idle`` may add requests.
 
 A crawl of one process has an :class:`~trawl.engine.no_job.Alone` instead.
 """
@@ -126,7 +127,7 @@ class SharedJobFollower(Alone):
 
     async def others_left(self) -> None:
         """If this process leads the others, wait until they have left the job, so that their last items are known."""
-        while not self._session.works and not self._session.is_alone:  # noqa: ASYNC110 - the session polls too
+        while self.leads and not self._session.is_alone:  # noqa: ASYNC110 - the session polls too
             await trio.sleep(LOOK)
         self._outbox.others_gave(self._job.outbox_end)
 
@@ -151,6 +152,11 @@ class SharedJobFollower(Alone):
     def is_alone(self) -> bool:
         """True if no other process is known to work on the job now."""
         return self._session.is_alone
+
+    @property
+    def leads(self) -> bool:
+        """True if this process sends nothing itself, because it leads the processes that do."""
+        return not self._session.works
 
     def is_shut(self, lane: LaneKey) -> bool:
         """Return True if nothing more of a lane may be sent, because it moves to another process."""

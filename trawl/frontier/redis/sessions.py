@@ -379,7 +379,8 @@ class JobSession:
         if self._counts is not None:
             told = zip(map(int, counts.split()), self._counted, strict=True)
             self._hear_others(Counts(*[together - own for together, own in told]))
-        if over and self._is_idle and not self._is_over:
+        # Until the processes of a leader have left, their receivers of ``spider_idle`` may add requests.
+        if over and self._is_idle and not self._is_over and (self.works or not self._working):
             self._is_over = True
             self._tell(JobFinished())
         return int(end)
