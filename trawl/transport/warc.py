@@ -257,7 +257,9 @@ class WarcWriter:
         fields = [("method", entry.request.method)]
         fields += [(name, _instant(at)) for name, at in times.items() if at is not None]
         fields.append(("fetchTimeMs", str(round((ended_utc - entry.started_utc) / timedelta(milliseconds=1)))))
-        fields += [("scope", f"{slot} {amount:g} {' '.join(scope.split())}") for slot, amount, scope in entry.charges]
+        fields += [
+            ("scope", f"{slot} {amount:.17g} {' '.join(scope.split())}") for slot, amount, scope in entry.charges
+        ]
         if entry.error is not None:
             fields.append(("error", _error_words(entry.error)))
         text = "".join(f"{name}: {value}\r\n" for name, value in fields)
