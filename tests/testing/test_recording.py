@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from trawl.http import Outcome, Request
 from trawl.settings import Layer, load, of_spider
 from trawl.testing import LogNormal, RateLimit, SimulatedResponse, SimulatedWeb, simulate
 from trawl.testing.limits import TokenBucket, announced_limit, fit_limit
-from trawl.testing.warc import read_exchanges
+from trawl.testing.warc import Exchange, _host, read_exchanges
 from trawl.transport.warc import METADATA_FIELDS, open_archive
 
 __all__ = ["clock"]
@@ -112,7 +113,7 @@ def test_a_host_without_connections_is_refused_again(tmp_path: Path) -> None:
 async def test_a_send_that_is_cancelled_is_recorded(tmp_path: Path, autojump_clock: object) -> None:
     class Sent:
         sent_at: float | None = None
-        charges = [(2, 1.5, "an account")]
+        charges = [(2, 1234567.125, "an account")]
 
         def __call__(self) -> bool:
             self.sent_at = trio.current_time()
@@ -136,7 +137,7 @@ async def test_a_send_that_is_cancelled_is_recorded(tmp_path: Path, autojump_clo
         await archive.aclose()
     (exchange,) = read_exchanges([tmp_path / "x-00001.warc"])
     assert exchange.error.startswith("Cancelled")
-    assert (exchange.ended - exchange.started, exchange.charges) == (3.0, [(2, 1.5, "an account")])
+    assert (exchange.ended - exchange.started, exchange.charges) == (3.0, [(2, 1234567.125, "an account")])
     assert exchange.answer() is None
 
 
@@ -191,6 +192,33 @@ def test_a_limit_is_found_from_refusals(tmp_path: Path) -> None:
     refusals = [sum(send.status == 429 for send in each.sends) for each in (again, truth)]
     assert again.elapsed == pytest.approx(truth.elapsed, rel=0.1)
     assert abs(refusals[0] - refusals[1]) <= 1
+
+
+def test_sends_are_compared_with_a_limit_in_the_order_in_which_the_server_got_them() -> None:
+    bucket, played, sent = TokenBucket(RateLimit(5, 3)), [], 0.0
+    random = Random(1)
+    for number in range(200):
+        sent += random.expovariate(6)
+        connect = 0.3 if random.random() < 0.3 else 0.0
+        status = 200 if bucket.take(sent) else 429
+        head = f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()
+        url, started = f"http://a.example/{number}", sent - connect
+        played.append(Exchange(url=url, response=head, started=started, sent=sent, ended=sent + 0.1, is_timed=True))
+    _, fit = _host("a.example", sorted(played, key=lambda each: each.started), None)
+    assert fit.misjudged == 0
+    assert fit.limit is not None
+    assert fit.limit.rate == pytest.approx(5, rel=0.02)
+
+
+def test_the_limit_that_was_announced_last_counts_even_if_its_connection_was_older() -> None:
+    def exchange(limit: int, started: float, sent: float) -> Exchange:
+        head = f"HTTP/1.1 200 OK\r\nRateLimit-Limit: {limit}, {limit};w=1\r\nContent-Length: 0\r\n\r\n".encode()
+        url = f"http://a.example/{limit}"
+        return Exchange(url=url, response=head, started=started, sent=sent, ended=9.0, is_timed=True)
+
+    _, fit = _host("a.example", [exchange(2, 1.0, 1.5), exchange(7, 1.2, 1.2)], None)
+    assert fit.limit is not None
+    assert fit.limit.rate == 2
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(0.2, 1), (5, 10), (100, 1), (3, 50)])

@@ -210,6 +210,7 @@ def _host(host: str, exchanges: Sequence[Exchange], latency: Any) -> tuple[dict[
     """Return the arguments of a simulated host, and how well it fits."""
     played = [_Played(each, answer) for each in exchanges if (answer := each.answer()) is not None]
     sent = [each for each in played if each.exchange.sent is not None]
+    sent.sort(key=lambda each: each.exchange.sent or 0.0)  # a later send on a kept connection may come earlier
     refused = [each for each in sent if each.is_refused]
     limit, rates, misjudged = _limit(sent, refused)
     answers: dict[_Key, SimulatedResponse] = {}
