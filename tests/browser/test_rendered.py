@@ -16,6 +16,7 @@ import trawl
 from trawl.browser import Opening
 from trawl.http import Fetch, Outcome, Request, Response
 from trawl.testing import Rendered, SimulatedResponse, SimulatedWeb, Simulation, simulate
+from trawl.testing.web import SimulatedPage
 
 A = "http://a.example"
 CDN = "http://cdn.example"
@@ -311,6 +312,49 @@ def test_cookies_of_sub_requests_are_stored_and_a_page_gets_the_cookies_of_its_j
 
     simulate(Twice, web)
     assert seen == ["api ", "next api=1"]
+
+
+def test_a_page_that_does_not_merge_cookies_gets_and_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    openings: list[tuple[int, str | None]] = []
+    opened = SimulatedWeb.open_page
+
+    def noted(web: SimulatedWeb, opening: Opening, **options: Any) -> Any:
+        openings.append((len(opening.cookies), opening.session))
+        return opened(web, opening, **options)
+
+    async def cookies(page: Any) -> list[dict[str, Any]]:
+        await trio.lowlevel.checkpoint()
+        return [{"name": "script", "value": "1", "domain": "a.example", "path": "/"}]
+
+    monkeypatch.setattr(SimulatedWeb, "open_page", noted)
+    monkeypatch.setattr(SimulatedPage, "cookies", cookies)
+    web = SimulatedWeb()
+
+    def respond(request: Request) -> SimulatedResponse:
+        seen.append(f"{request.url.rpartition('/')[2]} {request.headers.get('Cookie', '')}")
+        return SimulatedResponse(200, "x", {"Set-Cookie": f"{request.url.rpartition('/')[2]}=1"})
+
+    web.add_host("a.example", handler=respond)
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p>0</p>", [["/api"]]))
+
+    class Own(Shop):
+        async def start(self) -> Any:
+            yield Request(f"{A}/login", meta={"session": "anna"})
+
+        def parse(self, response: Response) -> Any:
+            meta = {"session": "anna", "browser": True, "dont_merge_cookies": True}
+            yield Request(f"{A}/0", self.rendered, meta=meta)
+
+        def rendered(self, response: Response) -> Any:
+            yield Request(f"{A}/last", self.last, meta={"session": "anna"})
+
+        def last(self, response: Response) -> Any:
+            yield {}
+
+    simulate(Own, web)
+    assert openings == [(0, None)]
+    assert seen == ["login ", "api ", "last login=1"]
 
 
 async def test_a_drain_returns_a_page_whose_request_waits_and_the_job_renders_it_later(

@@ -499,13 +499,15 @@ class Rendering:
         return await self._rendered_once(request, response, how)
 
     def _opening(self, visit: _Visit, request: Request, how: Page) -> Opening:
+        is_merged = not request.meta_get("dont_merge_cookies")
         return Opening(
             ask=visit.ask,
-            cookies=[to_devtools(cookie) for cookie in self._jars.jar(jar_name(request))],
+            cookies=[to_devtools(cookie) for cookie in self._jars.jar(jar_name(request))] if is_merged else [],
             user_agent=visit.user_agent,
             blocked=how.get("block", self._settings.browser_block),
             viewport=how.get("viewport"),
-            session=request.meta_get("session"),
+            # The storage of a session contains the session's cookies.
+            session=request.meta_get("session") if is_merged else None,
             paused=visit.timer.paused,
         )
 
@@ -573,7 +575,7 @@ class Rendering:
         self, request: Request, seed: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
     ) -> None:
         """Store the cookies that scripts have set."""
-        if not self._jars.is_enabled:
+        if not self._jars.is_enabled or request.meta_get("dont_merge_cookies"):
             return
         before = {(each["name"], each["domain"], each["path"]): each["value"] for each in seed}
         for each in found:
@@ -695,9 +697,10 @@ class _Visit:
             row.refused = error.cause if isinstance(error, DownloadError) else str(error)
             self._stats.inc(f"browser/refused/{type(error).__name__}")
             return None
-        name = jar_name(self._request)
-        in_jar = Request(sub.url, meta=None if name is None else {"cookiejar": name})
-        self._rendering._jars.store(in_jar, response, crawl.now_utc)
+        if not self._request.meta_get("dont_merge_cookies"):
+            name = jar_name(self._request)
+            in_jar = Request(sub.url, meta=None if name is None else {"cookiejar": name})
+            self._rendering._jars.store(in_jar, response, crawl.now_utc)
         if asked.is_main:
             self._last = response
         return _answer_of(response)
