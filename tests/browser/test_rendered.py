@@ -420,7 +420,7 @@ def test_a_page_that_waits_for_a_tab_says_so() -> None:
         ({"run": "crawl"}, "run names 'crawl', and the spider has no such method"),
         ({"timeout": -1.0}, "timeout"),
         ({"block": ["pictures"]}, "block"),
-        ("yes", "meta browser must be True or a trawl.Page"),
+        ("firefox", "meta browser is reserved for rendered pages: rename your own key, or use True or a trawl.Page"),
     ],
 )
 def test_a_wrong_page_is_refused_when_it_is_scheduled(how: Any, words: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -434,6 +434,20 @@ def test_a_wrong_page_is_refused_when_it_is_scheduled(how: Any, words: str, capl
     assert sim.sends == ()
     assert words in caplog.text
     assert any(record.levelno == logging.ERROR for record in caplog.records)
+
+
+@pytest.mark.parametrize("empty", [{}, trawl.Page()])
+def test_a_page_without_keys_is_rendered(empty: Any) -> None:
+    class One(Shop):
+        pages = 1
+        how = empty
+
+        def parse(self, response: Response) -> Any:
+            yield {"flags": response.flags, "how": response.meta["browser"]}
+
+    sim = simulate(One, shop(1))
+    assert sim.items == [{"flags": ["browser"], "how": True}]
+    assert sim.stats["browser/page_count"] == 1
 
 
 def test_a_method_in_run_is_stored_by_its_name() -> None:

@@ -356,7 +356,7 @@ class Rendering:
         )
 
     def check(self, request: Request) -> None:
-        """Check meta ``browser`` of an admitted request. A method in ``run`` is replaced by its name.
+        """Check meta ``browser`` of an admitted request. A method in ``run`` is replaced by its name, and {} by True.
 
         Raises:
             ValueError: If a key is unknown, a value is wrong, or the spider has no such method.
@@ -365,11 +365,17 @@ class Rendering:
         if wanted is None or isinstance(wanted, bool):
             return
         if not isinstance(wanted, Mapping):
-            raise ValueError(f"meta browser must be True or a trawl.Page, not {wanted!r:.100}")
+            raise ValueError(
+                "meta browser is reserved for rendered pages: rename your own key, or use True or a trawl.Page, not "
+                f"{wanted!r:.100}"
+            )
         unknown = sorted(set(wanted) - set(Page.__annotations__))
         if unknown:
             keys = ", ".join(Page.__annotations__)
             raise ValueError(f"meta browser: unknown key {unknown[0]!r}; the keys are {keys}")
+        if not wanted:
+            request.meta["browser"] = True
+            return
         page = dict(wanted)
         if callable(run := page.get("run")):
             page["run"] = run = getattr(run, "__name__", "")
