@@ -328,3 +328,11 @@ def test_settings_modules_beside_each_other_have_one_table(project: Path) -> Non
     write(project, files)
     assert main(["move", ".", "--write"]) == 0
     assert "RETRY_TIMES = 5\n" in (project / "pyproject.toml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("file", ["shop/settings.py", "shop/settings/__init__.py"])
+def test_classes_of_the_settings_module_are_written_with_its_whole_name(file: str, project: Path) -> None:
+    (project / "shop/settings.py").unlink()
+    write(project, {file: "class P: pass\nITEM_PIPELINES = {P: 1}\n"})
+    assert main(["move", ".", "--write"]) == 0
+    assert 'ITEM_PIPELINES = { "shop.settings.P" = 1 }\n' in (project / "pyproject.toml").read_text("utf-8")

@@ -392,9 +392,9 @@ def _importing(texts: Mapping[str, str], root: Path) -> Iterator[None]:
 
 def _converted(path: Path, text: str, texts: Mapping[str, str], decisions: list[Decision]) -> str | None:
     """Run the moved text of a settings module, and return its settings as TOML; None if the module fails."""
-    module = ModuleType(path.stem)
     folders = [folder for folder in path.resolve().parents if (folder / "__init__.py").is_file()]
     names = [folder.name for folder in reversed(folders)]
+    module = ModuleType(".".join([*names, path.stem]).removesuffix(".__init__"))
     module.__dict__.update(__file__=str(path.resolve()), __package__=".".join(names))
     try:
         with _importing(texts, path.resolve().parents[len(folders)]):
