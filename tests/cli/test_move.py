@@ -336,3 +336,23 @@ def test_classes_of_the_settings_module_are_written_with_its_whole_name(file: st
     write(project, {file: "class P: pass\nITEM_PIPELINES = {P: 1}\n"})
     assert main(["move", ".", "--write"]) == 0
     assert 'ITEM_PIPELINES = { "shop.settings.P" = 1 }\n' in (project / "pyproject.toml").read_text("utf-8")
+
+
+def test_secrets_of_the_environment_are_not_written(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "import os\nAPI_TOKEN = os.environ['SHOP_TOKEN']\nSHOP_KEY: str = os.getenv('SHOP_TOKEN')\n"
+        "DB = {'user': 'me', 'password': os.environ['SHOP_TOKEN']}\n"
+        "STORE = f'redis://me:{os.environ[\"SHOP_TOKEN\"]}@a.example/'\n"
+        "token = os.environ['SHOP_TOKEN']\nAUTH_TOKEN = 'Bearer ' + token\n"
+    )
+    write(project, {"shop/settings.py": text})
+    monkeypatch.setenv("SHOP_TOKEN", "s3cr3t")
+    assert main(["move", ".", "--write"]) == 0
+    table, out = (project / "pyproject.toml").read_text("utf-8"), capsys.readouterr().out
+    assert "s3cr3t" not in table + out
+    assert 'API_TOKEN = ""\n' in table
+    assert 'DB = { user = "me", password = "" }\n' in table
+    for line, name in ((2, "API_TOKEN"), (3, "SHOP_KEY"), (4, "DB"), (5, "STORE"), (7, "AUTH_TOKEN")):
+        assert f"settings.py:{line}: {name} is left empty, because the environment gave a secret: set TRAWL_{name} there instead" in out

@@ -31,7 +31,7 @@ import typer
 from trawl.cli import FAILED, OK
 from trawl.cli.checks.compat import check_text
 from trawl.cli.list import files_in, find_spiders
-from trawl.cli.settings import lines_of, to_toml
+from trawl.cli.settings import lines_of, to_toml, without_secrets
 from trawl.errors import SettingsError, UsageError
 from trawl.observe import printable
 from trawl.scrapy_names import Change, Edit, changes, edited, is_felt, is_moved_text, setting_advice
@@ -390,6 +390,9 @@ def _importing(texts: Mapping[str, str], root: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
+_EMPTIED = "is left empty, because the environment gave a secret"
+
+
 def _converted(path: Path, text: str, texts: Mapping[str, str], decisions: list[Decision]) -> str | None:
     """Run the moved text of a settings module, and return its settings as TOML; None if the module fails."""
     folders = [folder for folder in path.resolve().parents if (folder / "__init__.py").is_file()]
@@ -403,21 +406,29 @@ def _converted(path: Path, text: str, texts: Mapping[str, str], decisions: list[
         words = f"the settings can't be read: {describe_error(error)}; after a change, run `trawl move` again"
         decisions.append(Decision(_shown(path), getattr(error, "lineno", None) or 1, words, "settings"))
         return None
+    values = {name: value for name, value in vars(module).items() if name.isupper()}
     for name, line in _of_environment(text):
-        words = f"{name} has the value that the environment gave now: set TRAWL_{name} there instead"
-        decisions.append(Decision(_shown(path), line, words, "settings"))
-    return to_toml({name: value for name, value in vars(module).items() if name.isupper()}, lines_of(text))
+        if name not in values:
+            continue
+        safe = without_secrets(name, vars(module)[name])
+        is_safe = safe == vars(module)[name]
+        state = "has the value that the environment gave now" if is_safe else _EMPTIED
+        values[name] = safe
+        decisions.append(Decision(_shown(path), line, f"{name} {state}: set TRAWL_{name} there instead", "settings"))
+    return to_toml(values, lines_of(text))
 
 
 def _of_environment(text: str) -> Iterator[tuple[str, int]]:
-    """Yield name and line of each setting that is read from the environment."""
+    """Yield name and line of each setting whose value, or a part of it, is read from the environment."""
+    sources = {"environ", "getenv"}
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Assign) and any(
-            getattr(part, "attr", getattr(part, "id", "")) in {"environ", "getenv"} for part in ast.walk(node.value)
-        ):
-            yield from (
-                (each.id, each.lineno) for each in node.targets if isinstance(each, ast.Name) and each.id.isupper()
-            )
+        if not isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) or node.value is None:
+            continue
+        if any(getattr(part, "attr", getattr(part, "id", "")) in sources for part in ast.walk(node.value)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [each for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+            sources |= {each.id for each in names}
+            yield from ((each.id, each.lineno) for each in names if each.id.isupper())
 
 
 _COMMENT = re.compile(r"# (?P<name>[A-Z][A-Z0-9_]+)\b.*|# (is left out|a secret\?).*")

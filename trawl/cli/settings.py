@@ -37,7 +37,7 @@ from trawl.settings.load import PART_LISTS
 from trawl.settings.values import OWN, known
 from trawl.spiders import Spider
 
-__all__ = ["lines_of", "move_command", "print_all", "print_one", "settings_command", "spelled", "to_toml"]
+__all__ = ["lines_of", "move_command", "print_all", "print_one", "settings_command", "spelled", "to_toml", "without_secrets"]
 
 _VALUE_CHARACTERS = 70
 
@@ -175,6 +175,16 @@ def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None
     if unused:
         own += ["# without effect, for code that reads them:", *unused]
     return "\n".join(["[tool.trawl]", *settings, *(["", "[tool.trawl.own]", *own] if own else [])]) + "\n"
+
+
+def without_secrets(name: str, value: object) -> object:
+    """Return a setting's value with "" for each string that may be a secret, according to its name or its text."""
+    if isinstance(value, str):
+        is_secret = _SECRET.search(name.upper()) or without_passwords(value) != value
+        return "" if is_secret else value
+    if isinstance(value, dict):
+        return {key: without_secrets(f"{name} {key}", part) for key, part in value.items()}
+    return [without_secrets(name, part) for part in value] if isinstance(value, list) else value
 
 
 def _other_defaults(values: Mapping[str, object]) -> Iterator[str]:
