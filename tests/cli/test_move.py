@@ -355,4 +355,19 @@ def test_secrets_of_the_environment_are_not_written(
     assert 'API_TOKEN = ""\n' in table
     assert 'DB = { user = "me", password = "" }\n' in table
     for line, name in ((2, "API_TOKEN"), (3, "SHOP_KEY"), (4, "DB"), (5, "STORE"), (7, "AUTH_TOKEN")):
-        assert f"settings.py:{line}: {name} is left empty, because the environment gave a secret: set TRAWL_{name} there instead" in out
+        words = f"{name} is left empty, because the environment gave a secret: set TRAWL_{name} there instead"
+        assert f"settings.py:{line}: {words}" in out
+
+
+def test_settings_in_another_encoding_are_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "shop/settings.py").write_bytes("BOT_NAME = 'caf\xe9'\n".encode("latin-1"))
+    assert main(["move", ".", "--write"]) == 0
+    assert "shop/settings.py:1: the settings can't be read: " in capsys.readouterr().out
+    assert "import trawl" in (project / "shop/spiders/books.py").read_text("utf-8")
+
+
+def test_a_table_that_is_not_toml_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(project, {"pyproject.toml": "[project\n"})
+    assert main(["move", ".", "--write"]) == 2
+    assert "pyproject.toml is not valid TOML: " in capsys.readouterr().err
+    assert (project / "shop/spiders/books.py").read_text("utf-8") == SPIDER

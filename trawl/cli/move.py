@@ -287,7 +287,11 @@ def _settings(root: Path, files: Sequence[_File], decisions: list[Decision]) -> 
             )
             decisions.append(Decision(_shown(path), 1, words, "settings"))
             continue
-        text = texts.get(str(path.resolve())) or _read(path)[0]
+        try:
+            text = texts.get(str(path.resolve())) or _read(path)[0]
+        except (SyntaxError, ValueError, LookupError) as error:
+            decisions.append(Decision(_shown(path), 1, f"the settings can't be read: {error}", "settings"))
+            continue
         table = _table(target, partial(_converted, path, text, texts, decisions))
         tables += [] if table is None else [table]
     folder = root if root.is_dir() else root.parent
@@ -343,9 +347,16 @@ def _table(path: Path, made: Callable[[], str | None]) -> _File | None:
     """Return a ``pyproject.toml`` with the table ``[tool.trawl]``.
 
     If the file lacks the table, ``made`` makes it. If ``made`` returns None, return None.
+
+    Raises:
+        UsageError: If the file is not valid TOML.
     """
-    before = path.read_text("utf-8") if path.is_file() else ""
-    if "trawl" in tomllib.loads(before).get("tool", {}):
+    try:
+        before = path.read_text("utf-8") if path.is_file() else ""
+        has_table = "trawl" in tomllib.loads(before).get("tool", {})
+    except ValueError as error:
+        raise UsageError(f"{_shown(path)} is not valid TOML: {error}; correct it and try again") from error
+    if has_table:
         return _File(path, before, before)
     text = made()
     if text is None:
