@@ -9,6 +9,7 @@ import pytest
 
 from tests.scheduler.rig import Rig
 from trawl.scheduler.attempt import Attempt
+from trawl.scheduler.reasons import NO_PREPARATION
 from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
@@ -406,6 +407,16 @@ def test_c11_pending_requests_of_rendered_pages_make_a_page_budget_no_larger() -
     budget.decide(is_page=True)
     rig.scheduler.changed(rig.scope("a"), rig.now)
     assert budget.is_spent
+
+
+def test_requests_of_rendered_pages_leave_the_last_pages_to_be_prepared() -> None:
+    rig = Rig(places=4)
+    rig.scheduler.has_user_code = True
+    rig.scheduler.pages_left = 2
+    rig.scheduler.in_flight, rig.scheduler.sub_requests = 3, 2
+    assert rig.scheduler.preparing_full_by() is None
+    rig.scheduler.sub_requests = 1
+    assert rig.scheduler.preparing_full_by() is NO_PREPARATION
 
 
 def test_without_pages_direct_fetches_go_and_no_page_does() -> None:

@@ -495,7 +495,8 @@ class Scheduler:
         behind another prepared page, or whose middleware seems to await nothing.
         """
         is_taken = self.in_flight >= self.places
-        if self.preparing >= self.places or self.in_flight + self.ahead >= self.pages_left:
+        pages = self.in_flight - self.sub_requests + self.ahead
+        if self.preparing >= self.places or pages >= self.pages_left:
             return NO_PLACE if is_taken else NO_PREPARATION
         return NO_PLACE if is_taken and (not self.awaits or self.ahead > self.preparing) else None
 
