@@ -125,6 +125,16 @@ def test_a23_g09_unpaid_bytes_outlast_restarts_before_their_bandwidth_is_set_at_
     assert "closed" not in str(stored(again, 1015.0).scopes)
 
 
+def test_a23_i11_unpaid_bytes_of_an_earlier_run_are_the_reason_in_a_scope_of_another_crawl() -> None:
+    throttle = throttle_of(throttling_scopes={A: {"bandwidth": 100}})
+    throttle.scope(A, 0.0).received(10.0, 2000)
+    again, scope = resumed(stored(throttle, 10.0), 5.0, 10.0), Scope(A, Limits())
+    again._job_scopes[None].hold(scope, 1000.0)
+    reason = scope.reason(1000.0)
+    assert (reason.limit, reason.source) == ("bandwidth", "the job's last run")
+    assert reason.until == pytest.approx(1015.0)
+
+
 def test_a23_a_preview_of_limits_keeps_the_average_size_and_the_unpaid_bytes() -> None:
     throttle = throttle_of(throttling_scopes={A: {"bandwidth": 500, "delay": 0.0, "delay_per_slot": 0.0}})
     scope = throttle.scope(A, 0.0)

@@ -319,11 +319,13 @@ class JobScopes:
         pace = snapshot.pace if snapshot is not None and snapshot.pace is not None else SendSnapshot()
         sent_at = max(min(self._from_epoch(pace.sent_at), now), self._unknown_until)
         held_until = min(self._from_epoch(pace.held_until), now + pace.held_for)
-        closed = [self._closed_until(snapshot, key, now) for key in snapshot.closed] if snapshot is not None else []
-        until = max(held_until, sent_at + scope.effective.longest, *closed)
-        if until > now:
-            limit = pace.held_limit if until == held_until else "delay"
-            scope.hold(until, Reason(scope.id, limit, until, pace.held_source or "the job's last run"))
+        ends = {"": held_until, "delay": sent_at + scope.effective.longest}
+        if snapshot is not None:
+            ends |= {key: self._closed_until(snapshot, key, now) for key in snapshot.closed}
+        limit = max(ends, key=ends.__getitem__)
+        if (until := ends[limit]) > now:
+            source = "" if limit else pace.held_source
+            scope.hold(until, Reason(scope.id, limit or pace.held_limit, until, source or "the job's last run"))
 
     def _closed_until(self, snapshot: ScopeSnapshot, key: str, now: float) -> float:
         until, seconds = snapshot.closed[key]
