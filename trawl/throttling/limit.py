@@ -497,7 +497,8 @@ class Bandwidth(NumberLimit):
     """The average number of bytes per second. After a response, nothing is sent until its bytes are paid for.
 
     The time counts from the send, so that the time in which the bytes arrive pays for them too. Requests that are in
-    flight together may receive more before the limit closes, and the pause after them is longer.
+    flight together may receive more before the limit closes, and the pause after them is longer. Bytes of a request
+    that a middleware cancels while they arrive are not paid for, because nobody has counted them.
 
     Attributes:
         paid_at: The time at which all bytes so far are paid for.

@@ -410,7 +410,7 @@ class ScopeTable:
             self._allow(scope)
 
     def share_by(self, line: SharedScopeClient) -> None:
-        """Make ``line`` attempt shared scopes, because several processes work on the job.
+        """Have ``line`` grant shared scopes, because several processes work on the job.
 
         Raises:
             SettingsError: If a configured scope can't be shared as it is.
