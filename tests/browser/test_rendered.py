@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 import trawl
 from trawl.browser import Opening
-from trawl.http import Fetch, Outcome, Request, Response
+from trawl.http import Fetch, Outcome, Replace, Request, Response
 from trawl.testing import Rendered, SimulatedResponse, SimulatedWeb, Simulation, simulate
 from trawl.testing.web import SimulatedPage
 
@@ -97,6 +97,25 @@ def test_a_page_limit_does_not_cut_off_the_requests_of_the_last_page(limit: str,
     assert [item["items"] for item in sim.items] == [[str(n), "more"] for n in range(most)]
     assert sim.stats["response_count"] == most
     assert len(sim.sends) == 5 * most
+
+
+def test_a_request_of_a_page_that_a_middleware_sends_elsewhere_needs_no_page_there() -> None:
+    def moved(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            if not request.url.startswith(f"{CDN}/lib"):
+                return await fetch(request)
+            target = request.replace(url=f"{A}/lib.js", meta=dict(request.meta))
+            return Outcome(request, then=Replace(target, reason="moved", is_new_target=True))
+
+        return send
+
+    web = shop()
+    web.add_page(f"{A}/lib.js", body="js", headers=SCRIPT)
+    scopes = {"THROTTLING_SCOPES": {"a.example": {"pages": 1}, "cdn.example": {"pages": 1}}}
+    sim = simulate(Shop, web, {"BROWSER_SHARE": 0, "DOWNLOADER_MIDDLEWARES": {moved: 590}, **scopes})
+    assert [item["items"] for item in sim.items] == [["0", "more"]]
+    assert "/lib.js" in [path for _, path in paths(sim, "a.example")]
+    assert sim.stats["response_count"] == 1
 
 
 def passing(fetch: Fetch) -> Fetch:

@@ -126,7 +126,7 @@ class DirectFetcher:
             finally:
                 del self._state.waiters[waiter]
                 if attempt.is_sub_request:
-                    self._admission.count_sub_request(attempt, -1)
+                    self._admission.count_sub_request(waiter.attempt, -1)
                 # Cancelled: no task waits for the fetch any more.
                 if waiter.outcome is None:
                     self._withdraw(waiter)

@@ -208,6 +208,9 @@ class Leases:
         if attempt.task.is_cancelled:  # cancelled during the await: no task would remove the successor again
             return
         waiter.attempt = successor
+        if attempt.is_sub_request:  # its scopes may be others
+            self._admission.count_sub_request(successor, 1)
+            self._admission.count_sub_request(attempt, -1)
         self._count(attempt, then)
         await self._admission.line_up(successor, until)
 

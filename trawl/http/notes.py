@@ -64,7 +64,11 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
     def for_target(self) -> RequestNotes:
         """Return the notes of a redirect's target, without the refusals of the redirected request."""
         return RequestNotes(
-            admitted_at=self.admitted_at, proxy=self.proxy, session=self.session, told_slot=self.told_slot
+            admitted_at=self.admitted_at,
+            proxy=self.proxy,
+            session=self.session,
+            told_slot=self.told_slot,
+            is_sub_request=self.is_sub_request,
         )
 
     def for_copied_meta(self) -> RequestNotes:
