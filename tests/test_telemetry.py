@@ -20,7 +20,7 @@ import trawl
 from trawl.blocking import InlineBlocking
 from trawl.cli import main
 from trawl.errors import ConnectFailed, UsageError
-from trawl.observe import CrawlStatus, ScopeStatus
+from trawl.observe import CrawlStatus, Health, ScopeStatus
 from trawl.observe.status import LATENCY_BOUNDS
 from trawl.telemetry import MAX_SCOPES, OTHER, MetricsServer, metrics_page, trace_requests
 from trawl.testing import SimulatedWeb, simulate
@@ -60,7 +60,8 @@ def values_of(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 def test_the_figures_of_a_crawl_are_metrics() -> None:
-    found = values_of(served(fake(scope(5))))
+    found = values_of(served(fake(scope(5), health=Health(backlog=2048))))
+    assert found["trawl_unwritten_bytes"] == [({"spider": "quotes"}, 2048.0)]
     assert found["trawl_pages_total"] == [({"spider": "quotes"}, 7.0)]
     assert found["trawl_crawl_info"] == [({"spider": "quotes", "state": "running"}, 1.0)]
     assert ({"spider": "quotes", "status": "404"}, 1.0) in found["trawl_responses_total"]

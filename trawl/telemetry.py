@@ -74,7 +74,7 @@ _FIGURES: Sequence[tuple[str, str, str, Callable[[CrawlStatus], float]]] = (
     ("gauge", "trawl_start_time_seconds", "Start of the crawl, in seconds since the epoch.", attrgetter("since")),
     ("gauge", "trawl_loop_lateness_seconds", "Lateness of the event loop.", attrgetter("health.lateness")),
     ("gauge", "trawl_memory_bytes", "Memory of the process.", attrgetter("health.memory")),
-    ("gauge", "trawl_unwritten_items", "Items that the feeds have not written yet.", attrgetter("health.backlog")),
+    ("gauge", "trawl_unwritten_bytes", "Bytes of items that are not written yet.", attrgetter("health.backlog")),
     ("gauge", "trawl_running_callbacks", "Callbacks that are running.", attrgetter("health.callbacks")),
     ("gauge", "trawl_scopes", "Scopes in memory.", attrgetter("health.scopes")),
 )
