@@ -8,6 +8,7 @@ import re
 import socket
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import pairwise
 from math import inf
@@ -29,11 +30,13 @@ from trawl.engine.steering import (
     Resume,
     SetLimits,
     Stop,
+    _listed,
     ask,
     effect_of,
     execute,
     limits_from,
     order_from,
+    stored_form,
 )
 from trawl.errors import SettingsError, UsageError
 from trawl.events import Steered
@@ -162,7 +165,10 @@ def test_added_requests_are_sent_and_bad_urls_are_named() -> None:
 
 def test_dropped_pages_of_a_host_are_not_sent_and_those_found_later_are() -> None:
     async def steer(crawl: Crawl) -> None:
-        await execute(crawl, Drop("a.example"), "panel")
+        assert await execute(crawl, Drop("a.example"), "panel") == (
+            "14 pending pages of a.example will be dropped, and pages that wait for their own delay; those not dropped"
+            " yet when this run ends stay pending"
+        )
         await trio.sleep(1.0)
         assert crawl.stats.count("dropped_by_hand") == 14
         await crawl.add(Request("http://a.example/later"))
@@ -229,6 +235,13 @@ def test_orders_are_read_from_json_and_limits_from_the_command_line() -> None:
     for wrong in ("delay", "=2"):
         with pytest.raises(UsageError, match="is not KEY=VALUE"):
             limits_from([wrong])
+
+
+def test_the_stores_list_of_orders_is_split_at_line_feeds_only() -> None:
+    first = SetLimits("a\u2028b\x85c", {"delay": 1.0})
+    text = "\n".join(stored_form(each)[1] for each in (first, Pause()))
+    assert [order for _, order in _listed(text)] == [first, Pause()]
+    assert list(_listed("")) == []
 
 
 # -- the socket
@@ -304,6 +317,24 @@ def test_a_stale_socket_is_said_to_be_of_no_process(tmp_path: Path) -> None:
         left.bind(str(tmp_path / SOCKET))
     with pytest.raises(UsageError, match="no process works on it now"):
         ask(tmp_path, status=True)
+
+
+def test_a_process_that_ends_or_is_late_before_it_replies_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX) as listening, ThreadPoolExecutor(1) as pool:
+        listening.bind(str(tmp_path / SOCKET))
+        listening.listen()
+        for reads in (False, True):
+            asking = pool.submit(ask, tmp_path, order=Pause())
+            with listening.accept()[0] as connection:
+                if reads:
+                    connection.makefile("rb").readline()
+            with pytest.raises(UsageError, match="its process ended before it replied"):
+                asking.result()
+        monkeypatch.setattr("trawl.engine.steering.PATIENCE", 0.01)
+        with pytest.raises(UsageError, match="its process may still execute it"):
+            ask(tmp_path, order=Pause())
 
 
 async def test_a_stale_socket_is_replaced_and_a_file_of_that_name_is_not(

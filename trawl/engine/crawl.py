@@ -528,7 +528,7 @@ class Crawl:
 
         The pages end one after the other in the following moments, and none of them is sent. In a paused crawl, they
         end when it resumes. A page found later is sent. Retries and redirects to the host are dropped until the end of
-        the run.
+        the run. Pages that are not dropped yet when the run ends stay pending.
 
         Args:
             host: The host, as in :func:`trawl.http.host_scope`.

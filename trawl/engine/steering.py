@@ -113,6 +113,8 @@ class Add(Struct, frozen=True, tag="add", tag_field="order"):
 class Drop(Struct, frozen=True, tag="drop", tag_field="order"):
     """Drop the pending pages of a host. They count as ``dropped_by_hand``. Pages found later are sent.
 
+    Pages that are not dropped yet when the run ends stay pending.
+
     Attributes:
         host: The host, with its port if that is not the scheme's default port.
     """
@@ -181,7 +183,8 @@ def effect_of(crawl: Crawl, order: Order) -> str:
             return f"{counted(len(_requests(order)), 'request')} will be added to {queued}"
         case Drop(host):
             pages = counted(crawl.pending_of(_host(host)), "pending page")
-            return f"{pages} of {host} will be dropped, and pages that wait for their own delay"
+            rest = "those not dropped yet when this run ends stay pending"
+            return f"{pages} of {host} will be dropped, and pages that wait for their own delay; {rest}"
 
 
 async def execute(crawl: Crawl, order: Order, source: str) -> str:
@@ -405,8 +408,15 @@ def ask(directory: Path, **question: Any) -> Reply:
                 line = answers.readline()
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise UsageError(f"job {directory}: no process works on it now, so start its crawl first") from error
+    except (BrokenPipeError, ConnectionResetError):
+        line = b""
+    except TimeoutError as error:
+        late = f"no reply within {PATIENCE:g} s: if this was an order, its process may still execute it"
+        raise UsageError(f"job {directory}: {late}") from error
     except OSError as error:
         raise UsageError(f"job {directory}: its process does not reply: {error}") from error
+    if not line:
+        raise UsageError(f"job {directory}: its process ended before it replied")
     try:
         reply = msgspec.json.decode(line, type=Reply)
     except msgspec.DecodeError as error:
@@ -439,7 +449,7 @@ def stored_form(order: Order) -> tuple[str, str]:
 
 def _listed(text: str) -> Iterator[tuple[str, Order]]:
     """Yield the number and the value of each readable order in the store's list."""
-    for line in text.splitlines():
+    for line in text.split("\n") if text else ():
         number, _, rest = line.partition("\t")
         try:
             yield number, order_from(rest.partition("\t")[2])
