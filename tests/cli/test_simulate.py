@@ -292,6 +292,44 @@ def test_a_plan_of_a_job_covers_its_pending_requests(folder: Path, capsys: pytes
     assert sorted(path.stat().st_mtime_ns for path in (folder / "job").iterdir()) == before
 
 
+POSTING = """
+import trawl
+
+
+class Pages(trawl.Spider):
+    name = "pages"
+
+    async def start(self):
+        for number in range(30):
+            yield trawl.Request("http://a.example/search", method="POST", body=f"page={number}")
+
+    def parse(self, response):
+        yield {"url": response.url}
+"""
+
+
+def test_a_plan_of_a_job_sends_each_pending_post_to_one_url(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pages.py").write_text(POSTING)
+    stop = ["-s", "JOB_DIR=job", "-s", "CLOSESPIDER_PAGECOUNT=10", "-s", "ROBOTSTXT_OBEY=false"]
+    (folder / "web.toml").write_text('[hosts."a.example"]\nlatency = 0.1')
+    assert main(["simulate", "pages.py", "--web", "web.toml", *stop]) in {0, 3}
+    capsys.readouterr()
+    assert main(["plan", "pages.py", "--job", "job", "--web", "web.toml", "-s", "ROBOTSTXT_OBEY=false"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {cells(line)[1].strip() for line in lines if line.startswith(" a.example")} == {
+        "20",
+        "21",  # and robots.txt, with unchanged settings
+    }
+
+
+def test_a_plan_that_sends_nothing_says_why(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "urls.txt").write_text("http://a.example/\n")
+    (folder / "web.toml").write_text('[hosts."a.example"]\nconnect_error = "ConnectFailed"')
+    settings = ["-s", "ROBOTSTXT_OBEY=false RETRY_TIMES=0"]
+    assert main(["plan", "pages.py", "--urls", "urls.txt", "--web", "web.toml", *settings]) == 1
+    assert ": nothing was sent: errors in downloads: 1 (ConnectFailed: 1)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

@@ -31,7 +31,16 @@ from trawl.cli.view import print_error, stderr_console, stdout_console
 from trawl.errors import TrawlError, UsageError
 from trawl.frontier import SCHEMES, inspect
 from trawl.http import Request, host_scope
-from trawl.observe import ObserveSettings, clipped, counted, duration_words, number_words, printable, rate_words
+from trawl.observe import (
+    ObserveSettings,
+    came_to_nothing,
+    clipped,
+    counted,
+    duration_words,
+    number_words,
+    printable,
+    rate_words,
+)
 from trawl.settings import Layer, ambient, assignments, load, of_spider
 from trawl.testing.guard import NotSimulated, Stuck
 from trawl.testing.rates import Rate, check_picture_name, window_for
@@ -270,13 +279,16 @@ def plan_command(
         simulations = _simulated(_planned(spider, requests), spider, planned, groups, {}, seed, **_UNWRITTEN)
         console = stdout_console()
         for simulation, label in zip(simulations, _labels(groups), strict=True):
-            ends = host_ends(simulation)
-            console.print(_ends_table(ends))
-            _, seconds, last, reason = ends[0]
-            by = f"{last} ({reason})" if reason else last
-            line = f"{label}: {counted(len(requests), 'request')} end in {duration_words(seconds)}, last {by}"
-            console.print(printable(line), soft_wrap=True, markup=False, highlight=False)
-        return _status(simulations)
+            if ends := host_ends(simulation):
+                console.print(_ends_table(ends))
+                _, seconds, last, reason = ends[0]
+                by = f"{last} ({reason})" if reason else last
+                words = f"{counted(len(requests), 'request')} end in {duration_words(seconds)}, last {by}"
+            else:
+                words = came_to_nothing(simulation.reason, simulation.stats)
+                words = words or f"nothing was sent: the crawl ended with {simulation.reason}"
+            console.print(printable(f"{label}: {words}"), soft_wrap=True, markup=False, highlight=False)
+        return max(_status(simulations), OK if all(each.sends for each in simulations) else FAILED)
 
     return _guarded(act)
 
@@ -304,14 +316,14 @@ def _requests(path: str) -> list[Request]:
 
 
 def _pending(job: str) -> list[Request]:
-    """Return the pending requests of a job, with their meta."""
+    """Return the pending requests of a job, with their meta. They differ, even if they look alike without bodies."""
     store: Any = inspect
     if job.startswith(SCHEMES):
         from trawl.frontier.redis import report  # noqa: PLC0415 - not for a job in a directory
 
         store = report
     lines = [msgspec.json.decode(line) for line in store.export_pending(job)]
-    return [Request(each["url"], method=each["method"], meta=each.get("meta")) for each in lines]
+    return [Request(each["url"], method=each["method"], meta=each.get("meta"), dont_filter=True) for each in lines]
 
 
 def _planned(spider: type[Spider], requests: Sequence[Request]) -> type[Spider]:
