@@ -772,6 +772,42 @@ async def test_a_leader_sends_nothing_and_writes_what_its_workers_find_in_one_ru
     assert {result.stats["job_run_count"] for result in (*leader.results.values(), *workers.results.values())} == {1}
 
 
+class SlowlyClosed:
+    """A pipeline that takes a while to close in the leader."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Any:
+        return cls(8.0 if "leads" in crawler.settings["JOB_DIR"] else 0.0)
+
+    def process_item(self, item: Any) -> Any:
+        return item
+
+    async def close_spider(self) -> None:
+        await trio.sleep(self.seconds)
+
+
+async def test_a_leader_writes_items_that_arrive_while_its_pipelines_close(
+    tmp_path: Path, store: SimulatedStore, autojump_clock: MockClock
+) -> None:
+    leader = Fleet(tmp_path, store, **LED, SHUTDOWN_TIMEOUT=1.0, ITEM_PIPELINES={SlowlyClosed: 1})
+    workers = Fleet(tmp_path, store, ITEM_PIPELINES={SlowlyClosed: 1})
+    workers.web = web(latency=5.0)
+
+    async def end(crawl: Crawl) -> None:
+        await trio.sleep(12.0 - trio.current_time())
+        crawl.shutdown()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(leader.work, 1, feed=True, watchers=[end]))
+        await trio.sleep(1.0)
+        nursery.start_soon(partial(workers.work, 2, watchers=[end]))
+    assert leader.results[1].reason == "shutdown"
+    assert len(leader.items) == sum(len(sends) for sends in workers.sends.values()) > 1
+
+
 class Fed(Shop):
     """Gets pages from a queue elsewhere when it is idle. The queue is empty at first."""
 

@@ -170,4 +170,4 @@ class Alone:
         """Stop following the other processes, because the crawl ends."""
 
     async def others_left(self) -> None:
-        """If this process leads the others, wait until they have left the job, so that their last items are known."""
+        """If this process leads the others, wait until they have left the job, so that their last items are stored."""

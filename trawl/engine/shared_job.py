@@ -126,10 +126,9 @@ class SharedJobFollower(Alone):
         self._scope.cancel()
 
     async def others_left(self) -> None:
-        """If this process leads the others, wait until they have left the job, so that their last items are known."""
+        """If this process leads the others, wait until they have left the job, so that their last items are stored."""
         while self.leads and not self._session.is_alone:  # noqa: ASYNC110 - the session polls too
             await trio.sleep(LOOK)
-        self._outbox.others_gave(self._job.outbox_end)
 
     def _release(self) -> None:
         if self._holds:

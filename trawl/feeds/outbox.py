@@ -252,6 +252,8 @@ class OutboxWriter:
                 await self._wakeup.wait()
                 await self._copy()
             await self._job.commit()
+            if self._job.session is not None and not self._job.session.works:
+                self.others_gave(self._job.outbox_end)  # the processes that this one leads may have left since
             await self._copy()
             await self._feeds.finish()
             self._record()
