@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 import trawl
 from trawl.browser import Opening
+from trawl.browser.page import ScriptFailed
 from trawl.http import Fetch, Outcome, Replace, Request, Response
 from trawl.testing import Rendered, SimulatedResponse, SimulatedWeb, Simulation, simulate
 from trawl.testing.web import SimulatedPage
@@ -490,6 +491,48 @@ def test_a_page_without_a_description_ends_the_simulation_with_its_name() -> Non
 
     with pytest.raises(LookupError, match=r"no rendered page for http://a\.example/0"):
         simulate(One, web)
+
+
+@pytest.mark.parametrize(
+    ("action", "words", "error", "sends"),
+    [
+        ("wait_for", "SyntaxError: '.[' is not a valid selector.", "IgnoreRequest", 1),
+        ("wait_for", "TypeError: querySelector is not a function", "PageCrashed", 2),
+        ("html", "TypeError: XMLSerializer is not a constructor", "PageCrashed", 2),
+    ],
+)
+def test_a_script_that_the_page_makes_fail_is_an_error_of_its_page_only(
+    monkeypatch: pytest.MonkeyPatch, action: str, words: str, error: str, sends: int
+) -> None:
+    async def fails(page: Any, *args: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        raise ScriptFailed(f"a script failed in the page: {words}")
+
+    monkeypatch.setattr(SimulatedPage, action, fails)
+
+    class One(Shop):
+        pages = 1
+        how = {"wait_for": ".["} if action == "wait_for" else True
+
+    sim = simulate(One, shop(1), {"RETRY_TIMES": 1, "BROWSER_SHARE": 0}, errors="collect")
+    assert [item["error"] for item in sim.items] == [error]
+    assert len([send for send in sim.sends if send.url == f"{A}/0"]) == sends
+    assert not sim.errors
+
+
+def test_a_page_that_was_not_ready_and_whose_html_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(page: Any) -> str:
+        await trio.lowlevel.checkpoint()
+        raise ScriptFailed("a script failed in the page: TypeError")
+
+    monkeypatch.setattr(SimulatedPage, "html", fails)
+
+    class One(Shop):
+        pages = 1
+        how = {"wait_for": ".never", "timeout": 1.0}
+
+    sim = simulate(One, shop(1), {"RETRY_TIMES": 0})
+    assert [item["error"] for item in sim.items] == ["PageNotReady"]
 
 
 def test_a_failed_action_is_an_error_of_its_page_only() -> None:

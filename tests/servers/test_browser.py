@@ -280,6 +280,16 @@ async def test_third_parties_and_blocked_kinds_send_nothing() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("how", "script", "error"),
+    [({"wait_for": "p["}, "", "IgnoreRequest"), (True, "XMLSerializer = 1", "PageCrashed")],
+)
+async def test_a_script_that_fails_in_a_page_is_an_error_of_the_page(how: Any, script: str, error: str) -> None:
+    web = site(lambda path, request: f"<!doctype html><p>x</p><script>{script}</script>")
+    result = await crawl(failing("http://a.example/", how), web)
+    assert [item["error"] for item in result.items or []] == [error]
+
+
 async def test_an_action_that_fails_is_an_error_of_the_page(caplog: pytest.LogCaptureFixture) -> None:
     class Acts(failing("http://a.example/", {"run": "act"})):  # type: ignore[misc]
         async def act(self, page: Any) -> None:

@@ -41,6 +41,7 @@ __all__ = [
     "BrowserPage",
     "OpenPage",
     "Opening",
+    "ScriptFailed",
     "open_page",
 ]
 
@@ -99,6 +100,10 @@ class Answer:
     status: int
     headers: Sequence[tuple[str, str]]
     body: bytes
+
+
+class ScriptFailed(RuntimeError):
+    """A script has raised an error in the page."""
 
 
 Ask = Callable[[Asked], Awaitable["Answer | None"]]
@@ -487,7 +492,7 @@ class _ChromiumPage:
         )
         if (details := reply.get("exceptionDetails")) is not None:
             words = details.get("exception", {}).get("description") or details.get("text", "failed")
-            raise RuntimeError(f"a script failed in the page: {words}")
+            raise ScriptFailed(f"a script failed in the page: {words}")
         return reply["result"].get("value")
 
     async def screenshot(self) -> bytes:

@@ -26,7 +26,7 @@ import logging
 import math
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
@@ -37,7 +37,7 @@ import msgspec
 import trio
 
 from trawl.browser.devtools import CommandFailed
-from trawl.browser.page import Answer, Asked, BrowserPage, Opening, OpenPage
+from trawl.browser.page import Answer, Asked, BrowserPage, Opening, OpenPage, ScriptFailed
 from trawl.browser.pool import BrowserSettings, Page
 from trawl.cookies import Cookie, Jars, jar_name
 from trawl.errors import (
@@ -528,7 +528,7 @@ class Rendering:
                     rendered = await self._act(page, visit, how)
                     self._store_cookies(request, opening.cookies, await page.cookies())
                     return rendered
-        except CommandFailed as error:
+        except (CommandFailed, ScriptFailed) as error:
             raise PageCrashed(f"the page could not be rendered: {error}") from error
         finally:
             del self._visits[visit]
@@ -540,7 +540,7 @@ class Rendering:
         try:
             await page.goto(visit.response.url)
             if wait_for := how.get("wait_for", ""):
-                await page.wait_for(wait_for)
+                await _wait_for(page, wait_for)
             else:
                 await page.settled(how.get("settle", 0.5))
             if run := how.get("run", ""):
@@ -553,7 +553,7 @@ class Rendering:
             return await visit.rendered(page)
         except trio.Cancelled:
             if visit.timer.scope.cancel_called:
-                with trio.move_on_after(LAST_LOOK, shield=True):
+                with trio.move_on_after(LAST_LOOK, shield=True), suppress(CommandFailed, ScriptFailed):
                     visit.unready = await visit.rendered(page)
             raise
 
@@ -595,6 +595,15 @@ class _ActionFailed(Exception):
     def __init__(self, name: str, cause: BaseException) -> None:
         super().__init__(f"{name} of the spider failed on its page: {cause!r}")
         self.cause = cause
+
+
+async def _wait_for(page: BrowserPage, css: str) -> None:
+    try:
+        await page.wait_for(css)
+    except ScriptFailed as error:  # a retry would change nothing
+        if "is not a valid selector" not in str(error):
+            raise
+        raise ValueError(f"meta browser: wait_for is not a valid selector: {css!r}") from error
 
 
 def _options(request: Request) -> Page:
