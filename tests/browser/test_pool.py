@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar, TypeVarTuple
 
 import pytest
 import trio
 
 from trawl.blocking import ThreadBlocking
-from trawl.browser import Answer, Asked, Browsers, BrowserSettings, Opening
+from trawl.browser import Answer, Asked, Browsers, BrowserSettings, Opening, devtools
 from trawl.errors import BrowserEnded, UsageError
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 async def ask(asked: Asked) -> Answer | None:
@@ -48,6 +53,37 @@ async def test_the_last_output_of_a_browser_that_does_not_start_is_in_the_error(
             async with browsers.open_page(Opening(ask=ask)):
                 pass
         nursery.cancel_scope.cancel()
+
+
+def test_a_profile_that_a_process_in_another_container_uses_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    used, left = tmp_path / f"{devtools.PROFILE}99999998-a", tmp_path / f"{devtools.PROFILE}99999999-b"
+    used.mkdir()
+    left.mkdir()
+    lock = devtools._lock(str(used))
+    devtools._remove(*devtools._new_profile())
+    assert list(tmp_path.iterdir()) == [used]
+    os.close(lock)
+    devtools._remove(*devtools._new_profile())
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_profile_whose_removal_hangs_does_not_delay_the_end() -> None:
+    abandonable: list[str] = []
+
+    class Noting(ThreadBlocking):
+        async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+            abandonable.append(function.__name__)
+            return await super().run_abandonable(function, *args)
+
+    path = shutil.which("false")
+    assert path is not None
+    with pytest.raises(BrowserEnded):
+        async with devtools.open_chromium(path, [], has_sandbox=False, blocking=Noting()):
+            pass
+    assert abandonable == ["_remove"]
 
 
 async def test_a_page_that_is_cancelled_while_its_browser_starts_leaves_no_process(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_a_killed_python_leaves_no_browser() -> None:
         assert time.monotonic() < until, left
         time.sleep(0.05)
     assert list(Path(tempfile.gettempdir()).glob(f"{mark}*"))
-    devtools._remove(devtools._new_profile())  # the next start removes the profiles of dead processes
+    devtools._remove(*devtools._new_profile())  # the next start removes the profiles of dead processes
     assert not list(Path(tempfile.gettempdir()).glob(f"{mark}*"))
 
 

@@ -19,6 +19,7 @@ Length: one program from its path to its last process, with the list of its flag
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -442,13 +443,34 @@ def check_sandbox(*, has_sandbox: bool) -> None:
         )
 
 
-def _new_profile() -> str:
-    """Make the folder of a profile, and remove the profiles of killed processes."""
+def _new_profile() -> tuple[str, int]:
+    """Make and lock the folder of a profile, and remove the profiles of killed processes.
+
+    The lock (a descriptor) protects the profile from other containers, which may share the folder but not the ids of
+    processes.
+    """
     for old in Path(tempfile.gettempdir()).glob(f"{PROFILE}*-*"):
         pid = old.name.removeprefix(PROFILE).partition("-")[0]
         if pid.isdigit() and not _is_alive(int(pid)):
-            shutil.rmtree(old, ignore_errors=True)
-    return tempfile.mkdtemp(prefix=f"{PROFILE}{os.getpid()}-")
+            with suppress(OSError):  # the profile is locked, or another process has removed it
+                _remove(str(old), _lock(str(old)))
+    folder = tempfile.mkdtemp(prefix=f"{PROFILE}{os.getpid()}-")
+    return folder, _lock(folder)
+
+
+def _lock(folder: str) -> int:
+    """Return a descriptor that locks a folder until it is closed.
+
+    Raises:
+        OSError: If the folder is locked.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _is_alive(pid: int) -> bool:
@@ -484,7 +506,7 @@ async def open_chromium(
         UsageError: If the sandbox is wanted and the user is root.
     """
     check_sandbox(has_sandbox=has_sandbox)
-    profile = await blocking.run(_new_profile)
+    profile, lock = await blocking.run(_new_profile)
     arguments = [*FLAGS, *NO_NETWORK, *([] if has_sandbox else ["--no-sandbox"]), *flags]
     command = [*_SHELL, path, *arguments, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
     try:
@@ -520,11 +542,14 @@ async def open_chromium(
                     await stream.aclose()
     finally:
         with trio.move_on_after(CLOSE_GRACE, shield=True):
-            await blocking.run(_remove, profile)
+            await blocking.run_abandonable(_remove, profile, lock)
 
 
-def _remove(folder: str) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+def _remove(folder: str, lock: int) -> None:
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
 
 
 async def _keep_last(stream: trio.abc.ReceiveStream, output: bytearray) -> None:
