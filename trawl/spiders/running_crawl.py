@@ -47,7 +47,7 @@ class Waiting:
 class LimitSetter(Protocol):
     """Changes limits while the crawl runs."""
 
-    def set(self, scope: str, **limits: Any) -> None:
+    def set(self, scope: str, /, **limits: Any) -> None:
         """Set new limits of a scope. See :meth:`trawl.engine.crawl.ThrottlingHandle.set`."""
 
 
