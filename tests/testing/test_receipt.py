@@ -185,6 +185,52 @@ def test_a_redirected_robots_txt_counts_for_both_origins(tmp_path: Path) -> None
     assert (receipt.unread, receipt.is_clean, receipt.checked["robots.txt"]) == (0, True, 19)
 
 
+def test_a_robots_txt_that_was_not_modified_stays_valid() -> None:
+    checker, headers, url = Checker(), trawl.http.Headers(), "http://a.example/robots.txt"
+    checker.read_robots(url, 200, b"User-agent: *\nDisallow: /no", headers, "x")
+    checker.read_robots(url, 304, b"", headers, "x")
+    sends(checker, (0.0, "/"), (1.0, "/no"))
+    receipt = checker.receipt("test")
+    assert (receipt.checked["robots.txt"], receipt.violations["robots.txt"]) == (2, 1)
+    assert not checker._redirected
+
+
+def test_a_robots_txt_in_use_outlives_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts, "MAX_ORIGINS", 2)
+    checker, headers = Checker(), trawl.http.Headers()
+    for host in "abc":
+        checker.read_robots(f"http://{host}.example/robots.txt", 404, b"", headers, "x")
+        sends(checker, (0.0, "/"))
+    assert {*checker._robots} == {"http://a.example", "http://c.example"}
+    assert checker.receipt("test").unread == 0
+
+
+def test_only_the_figures_of_idle_scopes_are_kept() -> None:
+    checker = Checker()
+    for number in range(200):
+        host = f"{number // 2}.example"
+        checker.sent(number * 10.0, f"http://{host}/", [host])
+    assert len(checker._recent) <= 4
+    assert sum(len(scope.times) for scope in checker._scopes.values()) <= 8
+    assert {(each.sends, each.most_in_window) for each in checker.receipt("test").scopes} == {(2, 2)}
+
+
+def test_the_checker_has_the_crawls_name_in_robots_txt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pages.py").write_text(SPIDER)
+    web = SimulatedWeb()
+    web.add_host("a.example", robots="User-agent: mine\nDisallow: /7\nUser-agent: *\nDisallow: /")
+    options = CrawlOptions(
+        targets=["pages.py"],
+        settings=["DOWNLOAD_DELAY=0.005", "ROBOTSTXT_USER_AGENT=mine"],
+        receipt="receipt.json",
+        is_quiet=True,
+    )
+    assert crawl_command(options, crawl_on(web), stderr_console()) == 0
+    found = json.loads((tmp_path / "receipt.json").read_text())
+    assert (found["checked"]["robots.txt"], found["violations"]["robots.txt"]) == (7, 0)
+
+
 def test_a_redirect_of_robots_txt_to_nowhere_is_ignored() -> None:
     checker = Checker()
     headers = trawl.http.Headers({"Location": "http://[::1"})
@@ -270,6 +316,12 @@ def test_lines_of_json_are_checked(tmp_path: Path) -> None:
         ("x.log", "hello\n", "x.log, line 1: not a request; a line is a request in the combined log format"),
         ("x.log", LOG + "{}\n", "x.log, line 5: Object missing required field `time`"),
         ("x.log", '{"time": 1, "url": "nowhere"}', "x.log, line 1: "),
+        (
+            "x.log",
+            '{"time": 1791000000000, "url": "http://a.example"}',
+            "x.log, line 1: the time 1791000000000.0 is not",
+        ),
+        ("x.log", '{"time": 1, "url": "http://a.example", "finished": -1}', "x.log, line 1: the time -1.0 is not"),
         ("x.log", None, "x.log: can't be read: No such file or directory"),
         ("x.warc", "hello", "is not a WARC file"),
         ("x.warc.gz", None, "x.warc.gz: can't be read: No such file or directory"),

@@ -52,6 +52,7 @@ from trawl.engine.watchers import report_blocked_loop
 from trawl.errors import TrawlError, UsageError
 from trawl.frontier import SCHEMES
 from trawl.observe import ObserveSettings, came_to_nothing
+from trawl.robots import RobotsSettings
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.settings.hidden import without_effect
 from trawl.shutdown import heed_signals
@@ -224,8 +225,8 @@ def _receipt(entries: Sequence[CrawlEntry], options: CrawlOptions) -> Callable[[
     if len(entries) > 1 or options.processes:
         raise UsageError("--receipt is for one spider in one process: use WARC_FILE and `trawl receipt` for others")
     check_receipt_name(path)
-    checker, started_utc = Checker(), datetime.now(UTC)
-    entries[0].recorder = checker.record
+    checker = Checker(user_agent=entries[0].settings.of(RobotsSettings).robotstxt_user_agent)
+    entries[0].recorder, started_utc = checker.record, datetime.now(UTC)
 
     def write() -> None:
         save_receipt(path, checker.receipt(f"spider {entries[0].spider.name}", started_utc), checker)

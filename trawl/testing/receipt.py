@@ -16,7 +16,7 @@ import logging
 import math
 import re
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -67,10 +67,13 @@ MAX_VIOLATIONS = 100
 """Maximum number of violations with details. All violations are counted."""
 
 MAX_ORIGINS = 10_000
-"""Maximum number of robots.txt files and of waits in memory. The oldest are dropped."""
+"""Maximum number of robots.txt files and of waits in memory. The least recently used are dropped."""
 
 MAX_BARS = 200
 """Maximum number of windows in the plot of a scope. Their length doubles as the crawl gets longer."""
+
+MAX_EPOCH = 253_402_300_800.0
+"""End of the year 9999 in seconds since the epoch. A time in milliseconds is later."""
 
 _RULES = ("Retry-After", "Crawl-delay", "robots.txt")
 
@@ -221,17 +224,22 @@ class Checker:
 
     Args:
         grace: Tolerance in seconds, because the times are rounded.
+        user_agent: The crawler's name in robots.txt; None for the ``User-Agent`` of the request for robots.txt.
     """
 
-    def __init__(self, grace: float = GRACE) -> None:
+    def __init__(self, grace: float = GRACE, user_agent: str | None = None) -> None:
         self._grace = grace
+        self._user_agent = user_agent
         self._scopes: dict[str, _Scope] = {}
         self._bars: dict[str, _Bars] = {}
         self._sending: set[Attempt] = set()
-        self._robots: dict[str, RobotsFile] = {}
-        self._redirected: dict[str, Sequence[str]] = {}  # by URL: origins whose robots.txt redirects to this URL
-        self._until: dict[str, float] = {}
-        self._last: dict[str, float] = {}
+        self._recent: OrderedDict[str, _Scope] = OrderedDict()  # the scopes that may have sends in the last window
+        self._robots: OrderedDict[str, RobotsFile] = OrderedDict()
+        self._redirected: OrderedDict[str, Sequence[str]] = (
+            OrderedDict()
+        )  # by URL: origins whose robots.txt redirects to this URL
+        self._until: OrderedDict[str, float] = OrderedDict()
+        self._last: OrderedDict[str, float] = OrderedDict()
         self._checked: Counter[str] = Counter()
         self._violations: Counter[str] = Counter()
         self._examples: list[Violation] = []
@@ -258,8 +266,13 @@ class Checker:
                 if len(self._bars) < MAX_ORIGINS // 10:
                     self._bars[name] = _Bars()
             scope.sent(at)
+            self._recent[name] = scope
+            self._recent.move_to_end(name)
             if name in self._bars:
                 self._bars[name].add(at - self._first)
+        while self._recent and (idle := next(iter(self._recent.values()))).last < at - WINDOW:
+            idle.times = []  # only its figures are kept
+            self._recent.popitem(last=False)
         self._check(at, url)
         _put(self._last, host_scope(url), at)
         self._end = max(self._end, at)
@@ -288,8 +301,13 @@ class Checker:
             _put(self._until, host, max(at + waits, self._until.get(host, -math.inf)))
 
     def read_robots(self, url: str, status: int, body: bytes, headers: Headers, user_agent: str) -> None:
-        """Add a response to a request for robots.txt. A redirect to another robots.txt is followed."""
-        origins = [origin_of(url), *self._redirected.pop(url, ())]
+        """Add a response to a request for robots.txt. A redirect to another robots.txt is followed.
+
+        The file is parsed at once, which may block the event loop for a tenth of a second or more if the file is large.
+        """
+        if status == 304:  # the known file is still valid (RFC 9110, section 15.4.5)
+            return
+        origins = dict.fromkeys([origin_of(url), *self._redirected.pop(url, ())])
         if 300 <= status < 400:
             with suppress(ValueError):  # the target of the redirect is malformed
                 target = join_url(url, headers.get("Location") or "")
@@ -298,7 +316,7 @@ class Checker:
             return
         text = as_utf8(body[: MAX_PARSED_BYTES + 1], headers.get("Content-Type"))
         for origin in origins:
-            _put(self._robots, origin, RobotsFile.parse(status, text, user_agent))
+            _put(self._robots, origin, RobotsFile.parse(status, text, self._user_agent or user_agent))
 
     def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
         """Add a send or its end. This is a recorder of the engine, so an error is only logged and counted."""
@@ -371,6 +389,7 @@ class Checker:
         if robots is None:
             self._unread += 1
             return
+        self._robots.move_to_end(origin)
         self._judge("robots.txt", at, url, 0.0 if robots.allows(url) else math.inf)
         if robots.crawl_delay and host in self._last:
             self._judge("Crawl-delay", at, url, self._last[host] + robots.crawl_delay - at)
@@ -385,11 +404,12 @@ class Checker:
             self._examples.append(Violation(rule=rule, at=round(at - (self._first or 0.0), 6), url=url, early=early))
 
 
-def _put(table: dict[str, Any], key: str, value: object) -> None:
-    """Set a value, and drop the oldest entry if there are too many."""
+def _put(table: OrderedDict[str, Any], key: str, value: object) -> None:
+    """Set a value, and drop the least recently used entry if there are too many."""
     table[key] = value
+    table.move_to_end(key)
     if len(table) > MAX_ORIGINS:
-        del table[next(iter(table))]
+        table.popitem(last=False)
 
 
 def _retry_after(headers: Headers, now_utc: datetime) -> float | None:
@@ -526,7 +546,11 @@ def _of_json(text: str) -> _Logged:
 
 
 def _epoch(at: float | datetime) -> float:
-    return at.timestamp() if isinstance(at, datetime) else at
+    if isinstance(at, datetime):
+        return at.timestamp()
+    if not 0.0 <= at < MAX_EPOCH:
+        raise ValueError(f"the time {at!r} is not in seconds since 1970")
+    return at
 
 
 def _of_line(text: str, name: str) -> _Logged:
