@@ -356,6 +356,23 @@ async def test_a_stale_socket_is_replaced_and_a_file_of_that_name_is_not(
     assert "its socket can't be opened" in caplog.text
 
 
+async def test_a_socket_that_fails_leaves_the_crawl_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        raise ZeroDivisionError
+
+    class Nothing(trawl.Spider[Any]):
+        name = "nothing"
+        start_urls = ()
+
+    monkeypatch.setattr("trawl.engine.steering.listen", fail)
+    result = await trawl.crawl(Nothing, {**SETTINGS, "JOB_DIR": str(tmp_path / "job")})
+    assert result.reason == "finished"
+    assert "failed; the crawl goes on without it" in caplog.text
+
+
 def test_no_socket_without_a_job() -> None:
     async def steer(crawl: Crawl) -> None:  # noqa: ASYNC124 - a watcher
         assert crawl._context.open_job.directory is None

@@ -198,8 +198,8 @@ def job_watchers(session: JobSession | None, directory: Path | None) -> list[Wat
 
     if session is None:
         assert directory is not None
-        return [partial(listen, directory)]
-    return [partial(_say, session), partial(follow_store, session)]
+        return [contained_watcher(partial(listen, directory), listen)]
+    return [contained_watcher(partial(each, session), each) for each in (_say, follow_store)]
 
 
 async def _say(session: JobSession, crawl: Crawl) -> None:
