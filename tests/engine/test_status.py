@@ -101,6 +101,31 @@ def test_the_last_error_of_each_kind_comes_with_its_traceback() -> None:
     assert 'raise ValueError("no <b>price</b>")' in error.traceback
 
 
+def test_of_many_errors_only_the_last_of_each_kind_is_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
+    formatted: list[BaseException] = []
+    monkeypatch.setattr("trawl.engine.status._traceback_of", formatted.append)
+
+    class Wrong(trawl.Spider[Any]):
+        name = "wrong"
+        start_urls = tuple(f"http://a.example/{number}" for number in range(9))
+
+        def parse(self, response: Response) -> None:
+            raise (KeyError if response.url.endswith("5") else ValueError)(response.url)
+
+    async def watch(crawl: Crawl) -> None:
+        crawl.status()
+        with crawl.stay_open():
+            await trio.sleep(2.25)
+            found.extend(crawl.status().last_errors)
+
+    found: list[Any] = []
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1)
+    simulate(Wrong, web, {**SETTINGS, "DOWNLOAD_DELAY": 0.09, "WATCHERS": {watch: 0}}, errors="collect")
+    assert {error.kind: error.count for error in found} == {"callback ValueError": 8, "callback KeyError": 1}
+    assert len(formatted) == 2
+
+
 def test_a_scope_has_its_responses_bytes_latencies_and_next_send() -> None:
     (scope,) = looked_at(lambda crawl: list(crawl.status_keeper.scopes.values()))
     assert (scope.scope, scope.sends, scope.queued, scope.limit) == ("a.example", 11, 19, "delay")

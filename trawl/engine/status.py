@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter, deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import suppress
 from heapq import nlargest, nsmallest
 from itertools import islice
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from trawl.engine.context import CrawlContext
 from trawl.engine.watchers import held_bytes
-from trawl.events import Event, ItemFailed, RequestFailed, SpiderError
+from trawl.events import ItemFailed, RequestFailed, SpiderError
 from trawl.observe import (
     ERROR_KEYS,
     CrawlStatus,
@@ -35,7 +35,6 @@ from trawl.observe import (
     Rates,
     ScopeStatus,
     SendLimit,
-    Stat,
     WaitingGroup,
     clipped,
     estimate,
@@ -75,6 +74,7 @@ _REASON_CHARACTERS = 100
 _MESSAGE_CHARACTERS = 300
 _TRACEBACK_LINES, _TRACEBACK_CHARACTERS = 12, 1200
 _ITEM_TYPES = 20
+_PARTS = {SpiderError: "callback", RequestFailed: "download", ItemFailed: "item"}
 
 
 class StatusKeeper:
@@ -135,8 +135,7 @@ class StatusKeeper:
                 await trio.lowlevel.checkpoint()  # after its first slice, which is all in a small crawl
                 with self._crawl.events(SpiderError, ItemFailed, RequestFailed, most=_UNREAD_ERRORS) as events:
                     while True:
-                        for event in events.unread():
-                            self._failed(event)
+                        self._keep_errors(events.unread())
                         self._latest = self._figures()
                         self.ticks += 1
                         self._changed.set()
@@ -236,27 +235,27 @@ class StatusKeeper:
                 found = SendLimit(rate=rate, reason=f"{setting} {most:g}")
         return found
 
-    def _failed(self, event: Event) -> None:
-        """Keep an error as the latest one of its kind."""
-        if isinstance(event, SpiderError):
-            part, where = "callback", event.request.url
-        elif isinstance(event, RequestFailed):
-            part, where = "download", event.request.url
-        elif isinstance(event, ItemFailed):
-            part, where = "item", f"{type(event.item).__name__}"
-        else:
-            return
-        error, kind = event.error, f"{part} {type(event.error).__name__}"
-        known = self._errors.pop(kind, None)  # the latest is last
-        self._errors[kind] = ErrorExample(
-            kind=kind,
-            count=1 if known is None else known.count + 1,
-            at=self._context.wall.to_epoch(event.at),
-            message=clipped(f"{where}: {_words_of(error)}", _MESSAGE_CHARACTERS),
-            traceback="" if part == "download" else _traceback_of(error),
-        )
-        if len(self._errors) > MAX_ERRORS:
-            del self._errors[next(iter(self._errors))]
+    def _keep_errors(self, events: Iterable[Any]) -> None:
+        """Count the errors of events by kind, and keep the last one of each kind."""
+        counts: Counter[str] = Counter()
+        last: dict[str, Any] = {}
+        for event in events:
+            kind = f"{_PARTS[type(event)]} {type(event.error).__name__}"
+            counts[kind] += 1
+            last.pop(kind, None)  # the latest is last
+            last[kind] = event
+        for kind, event in last.items():
+            where = type(event.item).__name__ if isinstance(event, ItemFailed) else event.request.url
+            known = self._errors.pop(kind, None)
+            self._errors[kind] = ErrorExample(
+                kind=kind,
+                count=counts[kind] + (0 if known is None else known.count),
+                at=self._context.wall.to_epoch(event.at),
+                message=clipped(f"{where}: {_words_of(event.error)}", _MESSAGE_CHARACTERS),
+                traceback="" if isinstance(event, RequestFailed) else _traceback_of(event.error),
+            )
+            if len(self._errors) > MAX_ERRORS:
+                del self._errors[next(iter(self._errors))]
 
     # -- lanes and scopes, in slices
 
@@ -296,10 +295,6 @@ class StatusKeeper:
             last = self._throttle.scope_of(id)
             if last is not None:
                 self._last[id] = queued[id], send_limit(last, now)
-
-
-def _counts(values: Mapping[str, Stat]) -> dict[str, int]:
-    return {key: count for key, count in values.items() if isinstance(count, int)}
 
 
 def _words_of(error: BaseException) -> str:
