@@ -458,17 +458,22 @@ def _of_table(table: _File, own: Mapping[str, object]) -> Iterator[Decision]:
 
 
 def _uncommitted(root: Path, paths: Sequence[Path]) -> list[Path]:
-    """Return the files that differ from the last commit of git; none if git does not know the folder."""
+    """Return the files that differ from the last commit of git; none without a repository.
+
+    If git fails in a repository, every file counts.
+    """
     folder = root if root.is_dir() else root.parent
     try:
         top = _git(folder, "rev-parse", "--show-toplevel").strip()
         changed = _git(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames")
     except (OSError, subprocess.CalledProcessError):
-        return []
+        above = (folder.resolve(), *folder.resolve().parents)
+        return [path.resolve() for path in paths] if any((each / ".git").exists() for each in above) else []
     names = {Path(top, entry[3:]).resolve() for entry in changed.split("\0") if entry}
     return [path.resolve() for path in paths if path.resolve() in names]
 
 
 def _git(folder: Path, *words: str) -> str:
     command = ["git", "-C", str(folder), *words]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True).stdout
+    found = subprocess.run(command, capture_output=True, encoding="utf-8", errors="surrogateescape", check=True)
+    return found.stdout
