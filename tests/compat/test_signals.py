@@ -287,3 +287,31 @@ def test_pydispatch_is_refused_a_signal_that_is_not_sent(monkeypatch: pytest.Mon
     web.add_host("a.example")
     with pytest.raises(UsageError, match="trawl does not send the signal headers_received: DOWNLOAD_MAXSIZE"):
         simulate(Shop, web, FREE)
+
+
+def test_pydispatch_is_refused_an_async_receiver_of_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hear(item: Any) -> None: ...
+
+    FakeDispatcher(monkeypatch).connect(hear, signals.item_scraped)
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    with pytest.raises(UsageError, match="a receiver of item_scraped can't be async"):
+        simulate(Shop, web, FREE)
+
+
+def test_an_async_receiver_that_pydispatch_connects_later_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dispatcher = FakeDispatcher(monkeypatch)
+
+    class Late(Shop):
+        def parse(self, response: Any) -> Any:
+            dispatcher.connect(self.hear, signals.item_scraped)
+            yield {"n": 1}
+
+        async def hear(self, item: Any) -> None: ...
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    simulate(Late, web, FREE, errors="collect")
+    assert "a receiver of item_scraped can't be async" in caplog.text

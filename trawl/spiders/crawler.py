@@ -192,11 +192,7 @@ class CrawlerSignals:
                 f"there is no signal {signal}: use one of {known}, or a watcher (WATCHERS) that reads"
                 " crawl.events(ItemScraped, ...); see the guide 'Watch a crawl'"
             )
-        if signal in EVENT_SIGNALS and inspect.iscoroutinefunction(receiver):
-            raise UsageError(
-                f"a receiver of {signal} can't be async, because it is not awaited: use a watcher (WATCHERS) that"
-                f" reads crawl.events({EVENT_SIGNALS[signal][0].__name__}), which may await"
-            )
+        _check_plain(signal, receiver)
         self._receivers.append((signal, receiver))
         if self._events is not None and signal in EVENT_SIGNALS:
             self._listen(self._events, signal, receiver)
@@ -213,7 +209,8 @@ class CrawlerSignals:
         """Set the events and the spider of the crawl. Must be called before the first event is sent.
 
         Raises:
-            UsageError: If ``pydispatch`` has a receiver for a signal that trawl does not send.
+            UsageError: If ``pydispatch`` has a receiver for a signal that trawl does not send, or an ``async`` receiver
+                for a signal whose receivers are not awaited.
         """
         self._events, self._spider = events, spider
         for signal in NOT_SENT if self._dispatched("") is not None else ():
@@ -223,6 +220,8 @@ class CrawlerSignals:
             if signal in EVENT_SIGNALS:
                 self._listen(events, signal, receiver)
         for signal in EVENT_SIGNALS if self._dispatched("") is not None else ():
+            for receiver in self._dispatched(signal) or ():
+                _check_plain(signal, receiver)
             self._listen(events, signal, None)
 
     async def send(self, signal: str, **given: object) -> list[Exception]:
@@ -270,11 +269,21 @@ class CrawlerSignals:
                 given = {**arguments(event), "spider": self._spider, "signal": signal, "sender": self._sender}
                 try:
                     with contained:
+                        _check_plain(signal, receiver)  # pydispatch may have connected it during the crawl
                         receiver(**accepted(receiver, given))
                 except Exception:
                     logger.exception(_FAILED, signal, receiver)
 
         events.listen(kind, hear)
+
+
+def _check_plain(signal: str, receiver: Callable[..., Any]) -> None:
+    """Raise a UsageError if a receiver is ``async``, for a signal whose receivers are not awaited."""
+    if signal in EVENT_SIGNALS and inspect.iscoroutinefunction(receiver):
+        raise UsageError(
+            f"a receiver of {signal} can't be async, because it is not awaited: use a watcher (WATCHERS) that"
+            f" reads crawl.events({EVENT_SIGNALS[signal][0].__name__}), which may await"
+        )
 
 
 def _check_sent(signal: object) -> None:
