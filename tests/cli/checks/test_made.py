@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -271,3 +272,11 @@ def test_browsers_that_block_and_names_in_braces_are_told_with_their_lines(
         "made_browsers.py:12",
         "made_browsers.py:20",
     ]
+
+
+def test_a_check_leaves_the_loggers_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("trawl.settings")
+    monkeypatch.setattr(logger, "propagate", False)
+    (tmp_path / "a.py").write_text("import trawl\nclass A(trawl.Spider):\n    name = 'a'\n", "utf-8")
+    main(["check", str(tmp_path / "a.py")])
+    assert logger.propagate is False

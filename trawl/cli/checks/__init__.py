@@ -218,15 +218,16 @@ def _warned_once() -> Iterator[None]:
     """Print each warning about settings once, although a check loads the settings several times."""
     collector = _WarningCollector()
     loggers = [logging.getLogger(name) for name in ("trawl.engine", "trawl.settings")]
+    before = [each.propagate for each in loggers]
     for each in loggers:
         each.propagate = False
         each.addHandler(collector)
     try:
         yield
     finally:
-        for each in loggers:
+        for each, propagates in zip(loggers, before, strict=True):
             each.removeHandler(collector)
-            each.propagate = True
+            each.propagate = propagates
     for line in collector.lines:
         typer.echo(printable(line), err=True)
 
