@@ -116,7 +116,9 @@ def get_crawler(
     names = [name for layer in layers for name in layer.values]
     own = {name: None for name in names if name not in known() and not is_foreign_setting(name)}
     settings = load(Layer("settings", {}, own=own), *layers, tell=lambda warning: None)
+    found = {name: settings[name] for name in settings if settings.source(name) != DEFAULT}
     settings.is_changeable = True
+    settings.update(found)  # an iteration and copy() of changeable settings have the values that were set
     return Crawler(settings, Stats(), spider)
 
 

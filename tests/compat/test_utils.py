@@ -231,3 +231,10 @@ def test_the_callback_of_a_fetched_request_is_never_called() -> None:
     assert Request("http://a.example/", callback=NO_CALLBACK).callback is NO_CALLBACK
     with pytest.raises(RuntimeError, match="only fetched"):
         NO_CALLBACK()
+
+
+def test_a_copy_of_a_test_crawls_settings_has_every_given_value() -> None:
+    settings = get_crawler(settings_dict={"DOWNLOAD_DELAY": 5, "SHOP_SIZE": 3}).settings
+    assert isinstance(settings, Settings)
+    for each in (settings, settings.copy(), dict(settings)):
+        assert (each["DOWNLOAD_DELAY"], each["SHOP_SIZE"], "DOWNLOAD_DELAY" in each) == (5, 3, True)
