@@ -305,7 +305,7 @@ def test_an_async_receiver_that_pydispatch_connects_later_is_logged(
     dispatcher = FakeDispatcher(monkeypatch)
 
     class Late(Shop):
-        def parse(self, response: Any) -> Any:
+        def parse(self, response: Any, **kwargs: Any) -> Any:
             dispatcher.connect(self.hear, signals.item_scraped)
             yield {"n": 1}
 
