@@ -121,13 +121,14 @@ def garbage_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave cases to the sweep, and skip tests in a compiled run that only pass with the sources."""
-    known: set[str] = set()
+    known: set[tuple[str, bool]] = set()
     for item in items:
         name = str(getattr(item, "originalname", item.name))
+        form = name, "behind-user-code" in item.name  # at least one case of each form (tests/promises/conftest.py)
         # A checksum, because every nth case might have the same value of a parameter. It is the same in all workers.
-        if name in known and crc32(item.nodeid.encode()) % ONE_CASE_OF.get(name, 1):
+        if form in known and crc32(item.nodeid.encode()) % ONE_CASE_OF.get(name, 1):
             item.add_marker(pytest.mark.sweep)
-        known.add(name)
+        known.add(form)
     reason = "replaces a name inside a compiled module, or gives it a stand-in or a value of a wrong type"
     for item in items if IS_COMPILED else ():
         if item.get_closest_marker("interpreted") is not None:

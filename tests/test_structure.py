@@ -7,6 +7,12 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests import conftest
+from tests.promises import conftest as of_promises
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "trawl"
@@ -257,6 +263,30 @@ def test_every_example_has_a_test() -> None:
 def test_every_package_has_tests() -> None:
     having = {path.parent.name for path in (ROOT / "tests").rglob("test_*.py")}
     assert {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - having == set()
+
+
+def test_a_promise_of_which_only_some_cases_run_also_runs_behind_user_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conftest, "ONE_CASE_OF", {"test_a": 10**9})
+    items = [Case(f"test_a[{form}-{seed}]") for form in ("plain", "behind-user-code") for seed in range(30)]
+    conftest.pytest_collection_modifyitems(cast(list[pytest.Item], items))
+    of_promises.pytest_collection_modifyitems(cast(list[pytest.Item], items))
+    assert [item.name for item in items if not item.markers] == ["test_a[plain-0]", "test_a[behind-user-code-0]"]
+
+
+class Case:
+    """A collected case of a test."""
+
+    originalname = "test_a"
+
+    def __init__(self, name: str) -> None:
+        self.name, self.nodeid = name, f"tests/promises/test_x.py::{name}"
+        self.markers: list[object] = []
+
+    def add_marker(self, marker: object) -> None:
+        self.markers.append(marker)
+
+    def get_closest_marker(self, name: str) -> None:
+        """Return no marker."""
 
 
 def test_each_test_of_which_only_some_cases_run_is_there() -> None:
