@@ -281,12 +281,13 @@ class CrawlPage:
         self._messages: dict[View, bytes] = {}
         self._built_at = -1
         self._items: deque[str] = deque(maxlen=MAX_ITEMS)
+        self._is_closed = False
 
     async def stream(self, view: View, send: Send) -> None:
         """Send one server-sent event per tick until cancelled, or until the crawl ends. A slow reader misses ticks."""
         keeper, last = self.crawl.status_keeper, -1
         with self._reading():
-            while True:
+            while not self._is_closed:
                 if keeper.ticks == last:
                     await keeper.changed()
                 last = keeper.ticks
@@ -308,7 +309,8 @@ class CrawlPage:
                     self._stream = None
 
     def close(self) -> None:
-        """End the streams of all readers, because the crawl has ended."""
+        """End the streams of all readers, also of later ones, because the crawl has ended."""
+        self._is_closed = True
         for scope in self._readers:
             scope.cancel()
 
@@ -330,13 +332,14 @@ class CrawlPage:
             found = self._messages[view] = b"data: " + body + b"\n\n"
         return found
 
-    def why(self, subject: str) -> str:
-        """Return in one line why a URL, a scope or a host waits."""
+    def why(self, subject: str) -> dict[str, Any]:
+        """Return in one line why a URL, a scope or a host waits, and what its host has asked for."""
         try:
             reason = self.crawl.why(subject)
+            host = self.crawl.words_of_host(subject)
         except ValueError as error:
-            return f"{subject} is not valid: {error}"
-        return "nothing delays it" if reason is None else reason.text(trio.current_time())
+            return {"why": f"{subject} is not valid: {error}", "host": []}
+        return {"why": "nothing delays it" if reason is None else reason.text(trio.current_time()), "host": host}
 
 
 def _shown(item: object) -> str:
@@ -438,7 +441,7 @@ class Panel:
         page, subject = self._page(request), request.query_params.get("of", "")[:2000]
         if page is None or not subject:
             return JSONResponse({"error": "name a URL, a scope or a host"}, 400)
-        return JSONResponse({"why": page.why(subject), "host": page.crawl.words_of_host(subject)})
+        return JSONResponse(page.why(subject))
 
     async def _metrics(self, request: Request) -> Response:
         crawls = [page.crawl for page in self._pages.values()]
