@@ -77,7 +77,7 @@ def test_a23_i11_a_wait_for_the_bandwidth_is_explained_and_counted() -> None:
         scope.sent(slot, at)
         scope.received(at, 2000)
         scope.give(slot, now=at)
-    scope.state.sends, scope.state.first_sent = 2, 0.0
+    scope.state.totals.sends, scope.state.totals.first_sent = 2, 0.0
     assert scope.reason(5.0) == Reason(A, "bandwidth", 8.0, f"THROTTLING_SCOPES[{A!r}]")
     assert scope.reason(8.0).limit == ""
     assert scope.waits.limited == {"bandwidth": 4.0}

@@ -215,11 +215,11 @@ def test_r11_what_autothrottle_and_rampup_learned_is_kept() -> None:
     ramp = {"throttling_scopes": {A: {"rampup": True, "delay": 1.0}}}
     throttle = throttle_of(**ramp)
     policy = throttle.scope(A, 0.0).state
-    policy.rampup.delay, policy.rampup.refused = 0.3, 4.0
+    policy.rampup.delay, policy.rampup.approach.refused = 0.3, 4.0
     policy.apply(throttle.scope(A, 0.0))
     state = stored(throttle, 1.0)
     again = resumed(state, 1.0, 1.0, **ramp).scope(A, 1000.0)
-    assert (again.effective.delay, again.state.rampup.refused) == (0.3, 4.0)
+    assert (again.effective.delay, again.state.rampup.approach.refused) == (0.3, 4.0)
     other = {"throttling_scopes": {A: {"rampup": True, "delay": 3.0}}}
     assert resumed(state, 1.0, 1.0, **other).scope(A, 1000.0).effective.delay == 3.0  # found out under other limits
 

@@ -115,7 +115,7 @@ def spend(ramp: RampupState, sends: int, *, busy: float = 0.01, triggers: int = 
     """One window of answers, evenly spread."""
     window = ramp.policy.window
     assert window is not None
-    start = 0.0 if ramp.due_at == float("inf") else ramp.due_at - window
+    start = 0.0 if ramp.window.due_at == float("inf") else ramp.window.due_at - window
     for number in range(sends):
         now = start + busy + number * window / sends
         ramp.answered(now, busy=busy, is_trigger=number < triggers)
@@ -176,8 +176,8 @@ def test_c05_it_falls_at_once_to_below_the_refused_rate_without_the_floor_of_bac
     ramp.answered(0.15, busy=0.05, is_trigger=True)
     assert ramp.triggered(0.15)
     assert 0.1 < ramp.delay < 0.2
-    assert ramp.refused is not None
-    assert ramp.rate < ramp.refused
+    assert ramp.approach.refused is not None
+    assert ramp.rate < ramp.approach.refused
 
 
 def test_c05_a_second_refusal_soon_after_is_of_an_empty_bucket_and_only_a_third_of_a_lower_limit() -> None:
@@ -188,7 +188,7 @@ def test_c05_a_second_refusal_soon_after_is_of_an_empty_bucket_and_only_a_third_
     for number in range(4):
         ramp.answered(2.0 + 0.1 * number, busy=0.01, is_trigger=True)
         ramp.triggered(2.0 + 0.1 * number)
-        marks.append(ramp.refused)
+        marks.append(ramp.approach.refused)
     within, first, second, third = marks
     assert within is None
     assert first is not None
@@ -199,7 +199,7 @@ def test_c05_a_second_refusal_soon_after_is_of_an_empty_bucket_and_only_a_third_
 
 def test_c05_after_a_refusal_steps_close_in_on_the_refused_rate() -> None:
     ramp = spend(ramp_of(), 10, triggers=2)
-    refused = ramp.refused
+    refused = ramp.approach.refused
     assert refused is not None
     rates = [spend(ramp, max(1, round(10.0 * ramp.rate))).rate for _ in range(4)]
     assert rates == sorted(rates)
@@ -214,11 +214,11 @@ def test_c03_a_window_of_counted_answers_is_longer_if_one_of_them_was_refused(
     ramp.triggered(0.0)  # no slow start
     ramp.window_over()
     for number in range(1, length + 1):
-        assert ramp.due_at > number
+        assert ramp.window.due_at > number
         ramp.answered(float(number), busy=0.1, is_trigger=number in refused)
         if number in refused:
             ramp.triggered(float(number))
-    assert ramp.due_at == length
+    assert ramp.window.due_at == length
 
 
 def test_c05_a_window_of_triggers_without_a_good_answer_falls_back_to_backing_off() -> None:
@@ -233,7 +233,7 @@ def test_c05_a_window_of_triggers_without_a_good_answer_falls_back_to_backing_of
 def test_c08_several_idle_windows_are_one_step_and_none_is_taken_while_held() -> None:
     ramp = spend(ramp_of(), 10)
     for _ in range(5):
-        if ramp.due_at < float("inf"):
+        if ramp.window.due_at < float("inf"):
             ramp.window_over()
     assert ramp.delay == pytest.approx(0.64)
     held = ramp_of()
@@ -330,7 +330,7 @@ def test_slow_start_goes_on_in_the_next_run_only_where_it_had_not_ended() -> Non
         again.restore(learned)
         for number in range(5):
             again.answered(2.0 + number, busy=0.1, is_trigger=False)
-        assert (again.due_at == 6.0) is is_starting  # the fifth good answer ends a round
+        assert (again.window.due_at == 6.0) is is_starting  # the fifth good answer ends a round
 
 
 @attrs.frozen(kw_only=True)

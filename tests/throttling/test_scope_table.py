@@ -41,7 +41,7 @@ def test_i01_a_scope_is_not_idle_while_answers_come_however_long_ago_they_were_a
     table = table_of(throttling_scope_max_idle=100.0)
     scope, _ = table.made("a.example", 0.0)
     used(scope, 0.0)
-    setattr(scope.state, name, 90.0)
+    setattr(scope.state.recent, name, 90.0)
     table.made("b.example", 150.0)
     assert ids(table) == ["a.example", "b.example"]
     table.made("c.example", 191.0)

@@ -22,7 +22,7 @@ def table() -> ScopeTable:
 
 def in_trouble(scopes: ScopeTable, id: str, since: float) -> Scope:
     scope, _ = scopes.made(id, 0.0)
-    scope.state.failure_timer = None if since == inf else FailureTimer(since)
+    scope.state.recent.failure_timer = None if since == inf else FailureTimer(since)
     return scope
 
 

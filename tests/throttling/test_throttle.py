@@ -723,11 +723,11 @@ def test_i12_e18_a_manager_that_is_named_while_it_runs_is_asked_from_then_on() -
     throttle = throttle_of()
     send(throttle, 0.0, headers={"X-Blocked": "1"})
     scope = throttle.scope(A, 0.0)
-    assert scope.state.triggers == 0
+    assert scope.state.totals.triggers == 0
     throttle.set(A, 5.0, manager=Patient, delay=0.5)
     assert scope.state.manager.config["delay"] == 0.5
     send(throttle, 10.0, headers={"X-Blocked": "1"})
-    assert (scope.state.triggers, scope.earliest_at(10.0)) == (1, 20.0)
+    assert (scope.state.totals.triggers, scope.earliest_at(10.0)) == (1, 20.0)
     kept = scope.state.manager
     throttle.set(A, 30.0, concurrency=2)
     assert scope.state.manager is kept  # what it knows stays

@@ -547,8 +547,8 @@ class Crawl:
         host = host_scope(subject) if "://" in subject else normal_id(subject)
         lines = self.robots_words(host)
         scope = self._throttle.scope_of(self._throttle.resolver.scope_of_host(host))
-        if scope is not None and scope.state.last_hint:
-            lines.append(f"header {scope.state.last_hint}")
+        if scope is not None and scope.state.totals.last_hint:
+            lines.append(f"header {scope.state.totals.last_hint}")
         return lines
 
     def tell(self, event: Event) -> None:

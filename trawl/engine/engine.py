@@ -260,7 +260,7 @@ class Engine:
             self._backoff_steps[scope.id] = scope.step
             self.job_state.has_backed_off()
             if ScopeBackedOff in context.events.wanted:
-                source = getattr(scope.state, "trigger_source", "")
+                source = scope.state.recent.trigger_source
                 context.events.emit(
                     ScopeBackedOff(scope.id, scope.step, scope.effective.delay, scope.effective.concurrency, source)
                 )

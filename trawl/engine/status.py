@@ -282,7 +282,7 @@ class StatusKeeper:
             now = trio.current_time()
             for scope in some:
                 count = queued.get(scope.id, 0)
-                if count or scope.state.sends:
+                if count or scope.state.totals.sends:
                     row = found[scope.id] = status_of(scope, now, count)
                     if count:
                         ends.append((row.seconds, scope.id))

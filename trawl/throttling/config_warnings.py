@@ -91,7 +91,7 @@ class ScopeStats:
         self.busy: float = 0.0
         self.latency: float = 0.0
         self.items = 0
-        self.sends: int = state.sends
+        self.sends: int = state.totals.sends
         self.auto_min: float = math.inf
         self.auto_max: float = 0.0
         self.limited: dict[str, float] = dict(scope.waits.limited)
@@ -286,7 +286,7 @@ class ConfigWarnings:
                 scope.id, wanted, period.peak, seconds, reason,
             )  # fmt: skip
         rate = config.get("rate")
-        reached = (state.sends - period.sends) / seconds
+        reached = (state.totals.sends - period.sends) / seconds
         if rate is not None and reached < rate * _REACHED:
             self._once(
                 period, "rate", "%s: its rate of %g/s is not reached (%.3g/s in %.0f s); what holds it up: %s",

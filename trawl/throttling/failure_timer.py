@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trawl.http import Response
 
-__all__ = ["LONGEST_NAMED", "FailureTimer"]
+__all__ = ["LONGEST_NAMED", "FailureTimer", "RecentOutcomes"]
 
 LONGEST_NAMED = 86_400.0
 """Seconds. If a longer wait is cut, it counts as this long, because daily quotas reset within a day."""
@@ -176,3 +176,37 @@ class FailureTimer:
         While the last attempt is pending, the time is twice as long.
         """
         return self.since + after * (2.0 if self.is_awaited else 1.0)
+
+
+class RecentOutcomes:
+    """The latest triggers and good responses of one scope. Hot, so mutable and slotted.
+
+    Attributes:
+        trigger_source: The last trigger, in words.
+        escalated_at: Event loop time of the last incident.
+        triggered_at: Event loop time of the last trigger.
+        good_at: Event loop time of the last good response.
+        passed_at: Event loop time of the last good response to a request that had been refused before.
+        failure_timer: The timer of the time without a good response; None if nothing was refused since the last one.
+        refused: The request that was refused since the last good response, except requests known to fail by themselves:
+            "" for none, "*" for several.
+    """
+
+    __slots__ = (
+        "escalated_at",
+        "failure_timer",
+        "good_at",
+        "passed_at",
+        "refused",
+        "trigger_source",
+        "triggered_at",
+    )
+
+    def __init__(self) -> None:
+        self.trigger_source: str = ""
+        self.escalated_at: float = -inf
+        self.triggered_at: float = -inf
+        self.good_at: float = -inf
+        self.passed_at: float = -inf
+        self.failure_timer: FailureTimer | None = None
+        self.refused: str = ""

@@ -103,21 +103,21 @@ def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
     auto, rule, rampup = state.auto, state.policy.autothrottle, state.rampup
     has_moved = rampup is not None and (rampup.delay, rampup.delay_per_slot, rampup.concurrency) != configured
     has_learned = auto is not None and rule is not None and auto != rule.first_delay
-    is_failing = state.backoff is not None or state.failure_timer is not None
+    is_failing = state.backoff is not None or state.recent.failure_timer is not None
     return ScopeSnapshot(
         pace=_pace(scope, now, to_epoch),
         quota=_quota(scope, now, to_epoch),
         backoff=None if state.backoff is None else state.backoff.moved(to_epoch),
-        failing_for=math.inf if state.failure_timer is None else now - state.failure_timer.since,
-        trigger_source=state.trigger_source if is_failing else "",
-        good_at=to_epoch(state.good_at) if is_failing else -math.inf,
+        failing_for=math.inf if state.recent.failure_timer is None else now - state.recent.failure_timer.since,
+        trigger_source=state.recent.trigger_source if is_failing else "",
+        good_at=to_epoch(state.recent.good_at) if is_failing else -math.inf,
         has_answered=state.has_answered,
-        refused=state.refused,
+        refused=state.recent.refused,
         robots=0.0 if scope.is_idle(now) else state.wish,
         auto=auto if has_learned else None,
         last_latency=state.last_latency if has_learned else 0.0,
         learned=rampup.learned(configured)
-        if rampup is not None and (has_moved or rampup.refused is not None or rampup.has_fallen_back)
+        if rampup is not None and (has_moved or rampup.approach.refused is not None or rampup.has_fallen_back)
         else None,
         told=None if state.told is None or state.told.until <= now else state.told.moved(to_epoch),
         closed={limit.name: (to_epoch(at), at - now) for limit in scope.others if (at := limit.stored(now)) > now},
@@ -358,14 +358,15 @@ class JobScopes:
 
     def _failing(self, scope: Scope, state: ScopeState, snapshot: ScopeSnapshot, now: float) -> None:
         state.has_answered |= snapshot.has_answered
-        state.refused = snapshot.refused
-        state.trigger_source = snapshot.trigger_source
-        state.good_at = min(self._from_epoch(snapshot.good_at), now)
-        state.failure_timer = FailureTimer(now - snapshot.failing_for) if snapshot.failing_for < math.inf else None
+        state.recent.refused = snapshot.refused
+        state.recent.trigger_source = snapshot.trigger_source
+        state.recent.good_at = min(self._from_epoch(snapshot.good_at), now)
+        if snapshot.failing_for < math.inf:
+            state.recent.failure_timer = FailureTimer(now - snapshot.failing_for)
         if snapshot.backoff is not None:
             backoff = snapshot.backoff.moved(lambda at: min(self._from_epoch(at), now))
             full = state.base(scope).concurrency  # the settings may have changed
             slots = min(backoff.concurrency, full) if backoff.is_cut else full
             state.backoff = msgspec.structs.replace(backoff, full=full, concurrency=slots)
-            state.triggered_at = backoff.quiet_from
+            state.recent.triggered_at = backoff.quiet_from
             state.settle(scope, now)

@@ -400,9 +400,7 @@ def is_overridden(manager: object, *names: str) -> bool:
 
 
 def _mapping(ids: list[str], delay: float | None) -> ScopeBackoff:
-    if not ids:
-        return None
-    return {id: {} if delay is None else {"delay": delay} for id in ids}
+    return {id: {} if delay is None else {"delay": delay} for id in ids} or None
 
 
 _HOOKS = ("get_response_backoff", "get_exception_backoff", "get_response_delay")
@@ -413,12 +411,8 @@ def is_trigger(
 ) -> bool:
     """Return True if an outcome is a trigger for one scope, by its scope manager, else by its backoff.
 
-    Args:
-        state: The scope's state.
-        response: The response; None if there is none.
-        exception: The error; None if there is a response.
-        names_time: True if the response is a refusal that names a time to retry. It is a trigger whatever its status
-        code, unless the user has configured the triggers of this scope.
+    With ``names_time``, the response is a refusal that names a time to retry. It is a trigger whatever its status code,
+    unless the user has configured the triggers of this scope.
     """
     if isinstance(exception, SoftBlocked):  # user code decided that it is blocked
         return True
@@ -442,37 +436,43 @@ class ManagerCalls:
 
     Attributes:
         is_custom: True if the manager overrides such a method, so that :meth:`ask` must be awaited.
+        default: The default manager.
     """
 
     def __init__(self, manager: Any, default: ThrottlingManager, throttle: Throttle) -> None:
         self.is_custom: bool = is_overridden(manager, *_HOOKS)
         self._manager = manager
-        self._default = default
+        self.default: ThrottlingManager = default
         self._throttle = throttle
 
     def own_signals(
         self, attempt: Granted, outcome: Outcome, scopes: Sequence[Scope]
     ) -> dict[str, BackoffSignal] | None:
-        """Decide as the default manager does. Returns None if no scope is concerned, as is almost always the case.
-
-        Args:
-            attempt: The request.
-            outcome: Its outcome.
-            scopes: Its scopes, in their order.
-        """
+        """Decide as the default manager does. Returns None if no scope is concerned, as is almost always the case."""
         response, error = outcome.response, outcome.error
         if response is None and error is None:
             return None
         told: list[str] = []
-        names_time = response is not None and response.status >= 400 and self._default.names_time(response)
+        names_time = response is not None and response.status >= 400 and self.default.names_time(response)
         for (id, _), scope in zip(attempt.scopes, scopes, strict=True):
             if is_trigger(scope.state, response, error, names_time=names_time):
                 told.append(id)
         if not told:
             return None
-        hint = None if response is None else self._default.hint_nowait(response)
+        hint = None if response is None else self.default.hint_nowait(response)
         signal = BackoffSignal() if hint is None else BackoffSignal(delay=hint.delay, header=hint.header)
         return dict.fromkeys(told, signal)
+
+    async def ask_at_start(self) -> Mapping[str, BackoffSignal]:
+        """Call a user's manager for holds before the first send. Nothing is held if it fails, which is logged."""
+        ask = getattr(self._manager, "get_initial_backoff", None)
+        try:
+            if ask is not None and is_overridden(self._manager, "get_initial_backoff"):
+                with contained:
+                    return signals_of(await awaited(ask()))
+        except Exception:  # user code
+            logger.exception("the throttling manager failed at the start: nothing is held before the first send")
+        return {}
 
     async def ask(self, attempt: Granted, outcome: Outcome) -> dict[str, BackoffSignal]:
         """Call the user's manager. A checkpoint only if its method is one. Raises all exceptions of the method."""
@@ -490,11 +490,11 @@ class ManagerCalls:
     async def _answer(self, attempt: Granted, outcome: Outcome) -> dict[str, BackoffSignal]:
         ask: Any
         if outcome.response is not None:
-            ask = getattr(self._manager, "get_response_backoff", self._default.get_response_backoff)
+            ask = getattr(self._manager, "get_response_backoff", self.default.get_response_backoff)
             answer = await awaited(ask(outcome.response))
-            hint = self._default.hint_nowait(outcome.response) if answer else None
+            hint = self.default.hint_nowait(outcome.response) if answer else None
             return signals_of(answer, "" if hint is None else hint.header)
         if outcome.error is not None:
-            ask = getattr(self._manager, "get_exception_backoff", self._default.get_exception_backoff)
+            ask = getattr(self._manager, "get_exception_backoff", self.default.get_exception_backoff)
             return signals_of(await awaited(ask(attempt.request, outcome.error)))
         return {}

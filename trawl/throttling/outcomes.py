@@ -181,7 +181,7 @@ def judge(
     if not is_known:
         name = _name(attempt)
         for state in states:
-            state.refused = name if state.refused in ("", name) else SEVERAL
+            state.recent.refused = name if state.recent.refused in ("", name) else SEVERAL
 
 
 def passed_by(attempt: Granted, others: Mapping[str, BackoffSignal] | None) -> list[str]:
@@ -215,7 +215,7 @@ def _counts(attempt: Granted, outcome: Outcome, states: Sequence[ScopeState], re
         return True
     notes = notes_of(attempt.request)
     is_known, had_failed = notes.is_bad_page, notes.is_uncounted
-    are_others_served = refused_at is not None and all(state.good_at > refused_at for state in states)
+    are_others_served = refused_at is not None and all(state.recent.good_at > refused_at for state in states)
     is_own_fault = is_known or (had_failed and isinstance(error, ResponseBroken))
     if not are_others_served and not (is_own_fault and _is_alone(attempt, states)):
         _note(attempt, outcome, is_uncounted=True)
@@ -245,18 +245,19 @@ def _refusals(
         until: The event loop time that this refusal names; ``now`` if it names none.
     """
     count = notes_of(attempt.request).refusals
-    if refused_at is None or not count or any(state.passed_at > refused_at for state in states):
+    if refused_at is None or not count or any(state.recent.passed_at > refused_at for state in states):
         return 1
-    if until > now and any(each.failure_timer and each.failure_timer.is_early(now, until) for each in states):
+    timers = [state.recent.failure_timer for state in states]
+    if until > now and any(timer is not None and timer.is_early(now, until) for timer in timers):
         return count
-    are_others_served = all(state.good_at > refused_at for state in states)
+    are_others_served = all(state.recent.good_at > refused_at for state in states)
     return count + (are_others_served or (count > 1 and _is_alone(attempt, states)))
 
 
 def _is_alone(attempt: Granted, states: Sequence[ScopeState]) -> bool:
     """Return True if its scopes refused no other request since their last good responses, except bad pages."""
     name = _name(attempt)
-    return all(state.refused in ("", name) for state in states)
+    return all(state.recent.refused in ("", name) for state in states)
 
 
 def _name(attempt: Granted) -> str:
@@ -389,7 +390,7 @@ def correct(scope: Scope, signal: BackoffSignal, now: float, *, expected: float 
     """
     if signal.consumed is not None:
         difference = signal.consumed - (expected or 0.0)
-        scope.state.used += difference
+        scope.state.totals.used += difference
         scope.correct(difference, now, sent_at)
     if signal.remaining is not None:
         scope.set_remaining(signal.remaining, now)
@@ -422,19 +423,19 @@ def trigger(
         advice: Returns the end of the first log line on backing off.
     """
     # The request was granted under the current step, so this step was not enough.
-    is_new = step == scope.step if step is not None else granted_at >= state.escalated_at
-    state.triggers += 1
-    state.triggered_at = now
-    if state.failure_timer is None:
-        state.failure_timer = FailureTimer(now, lead=max(0.0, now - granted_at))
-    failure_timer = state.failure_timer
+    is_new = step == scope.step if step is not None else granted_at >= state.recent.escalated_at
+    state.totals.triggers += 1
+    state.recent.triggered_at = now
+    if state.recent.failure_timer is None:
+        state.recent.failure_timer = FailureTimer(now, lead=max(0.0, now - granted_at))
+    failure_timer = state.recent.failure_timer
     # Requests for robots.txt leave longer gaps, and these count.
     is_robots = outcome.request.url.endswith("/robots.txt")
     failure_timer.refused(granted_at, is_paced=is_robots)
     failure_timer.last = _last(outcome)
     what = describe(outcome)
     if is_new:
-        state.trigger_source = what
+        state.recent.trigger_source = what
     # In an outage a 503 may name a time to retry, too. If the refusals continue after that time, there is an outage. A
     # 429 indicates a limit, unless the times that it named were waited for several times, and for longer than limits
     # take.
@@ -449,7 +450,7 @@ def trigger(
             before = rampup.limits
             hold = min(signal.delay or 0.0, state.policy.backoff.max_delay)
             if rampup.triggered(now, is_limit=is_limit, waits=waits, hold=hold):
-                state.steer(rampup.triggers, before)
+                state.steer(rampup.window.triggers, before)
             if state.is_outage:
                 state.fall_back(scope, now)
             else:
@@ -469,9 +470,9 @@ def trigger(
 
 def refused_through_proxy(state: ScopeState, signal: BackoffSignal, outcome: Outcome, now: float) -> None:
     """Record on a site's scope that it refused a request through one proxy of a list, whose own scope backs off."""
-    state.triggers += 1
-    state.triggered_at, state.trigger_source = now, describe(outcome)
-    timer = state.failure_timer = state.failure_timer or FailureTimer(now)
+    state.totals.triggers += 1
+    state.recent.triggered_at, state.recent.trigger_source = now, describe(outcome)
+    timer = state.recent.failure_timer = state.recent.failure_timer or FailureTimer(now)
     timer.refused(now, is_paced=True)
     timer.last = _last(outcome)
     timer.quiet(now)
@@ -492,14 +493,14 @@ def _put_off(scope: Scope, state: ScopeState, failure_timer: FailureTimer, now: 
         following *= max(1.0, strategy.jitter[1])
     last = failure_timer.put_off(until, following, state.policy.give_up_after)
     if last > until:
-        source = f"{mover}: {state.trigger_source}; the last try before it is given up"
+        source = f"{mover}: {state.recent.trigger_source}; the last try before it is given up"
         scope.hold(last, Reason(scope.id, "backoff", last, source))
 
 
 def _count_incident(scope: Scope, state: ScopeState, now: float) -> None:
     scope.step += 1
-    state.steps += 1
-    state.escalated_at = now
+    state.totals.steps += 1
+    state.recent.escalated_at = now
 
 
 def _back_off(
@@ -536,7 +537,7 @@ def _back_off(
         logger.log(
             level,
             "%s: backing off, step %d: delay %.3g s, concurrency %g, after %s%s",
-            scope.id, backoff.steps, backoff.delay, backoff.concurrency, outcome.error or state.trigger_source,
+            scope.id, backoff.steps, backoff.delay, backoff.concurrency, outcome.error or state.recent.trigger_source,
             advice(outcome) if logger.isEnabledFor(level) else "",
         )  # fmt: skip
     else:
@@ -549,7 +550,7 @@ def _back_off(
         wanted = call_user_number(state.manager, "get_delay", state.policy.failed, *about, is_finite=True)
         quiet = quiet if wanted is None else max(0.0, wanted)
     if quiet > 0.0:
-        source = f"backoff step {backoff.steps}: {state.trigger_source}"
+        source = f"backoff step {backoff.steps}: {state.recent.trigger_source}"
         scope.hold(now + quiet, Reason(scope.id, "backoff", now + quiet, source))
 
 
@@ -572,8 +573,8 @@ def _obey(
         if wanted <= _BELIEVABLE:
             logger.info("%s: %s asks for %g s after %s; capped at %g s", scope.id, header, wanted, what, cap)
     _count_named(failure_timer, wanted, delay, now)
-    state.hints += 1
-    state.last_hint = source
+    state.totals.hints += 1
+    state.totals.last_hint = source
     logger.debug("%s: nothing is sent for %.3g s: %s", scope.id, delay, source)
     scope.hold(now + delay, Reason(scope.id, "hint", now + delay, source))
 
@@ -625,8 +626,8 @@ def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: dat
     was_slowed = scope.effective.delay_limit == "hint"
     has_moved = state.apply(scope)
     if scope.effective.delay_limit == "hint":
-        state.last_hint = source
-        state.hints += not was_slowed
+        state.totals.last_hint = source
+        state.totals.hints += not was_slowed
     return has_moved
 
 
@@ -635,7 +636,7 @@ def lengthened(scope: Scope, state: ScopeState, seed: int | str) -> float:
     spread = state.policy.backoff.jitter[1] - 1.0
     if spread <= 0.0:
         return 1.0
-    return 1.0 + spread * random.Random(f"{seed}:{scope.id}:hint {state.hints}").random()
+    return 1.0 + spread * random.Random(f"{seed}:{scope.id}:hint {state.totals.hints}").random()
 
 
 def step_at_start(scope: Scope, state: ScopeState, signal: BackoffSignal, now: float) -> None:
@@ -648,7 +649,7 @@ def step_at_start(scope: Scope, state: ScopeState, signal: BackoffSignal, now: f
         base = state.base(scope)
         backoff = state.backoff or BackoffState.at(base)
         state.backoff = backoff.escalated(state.policy.backoff, base, now, in_flight=1, sent_at=now)
-        state.trigger_source = "exhausted at the start, says the throttling manager"
+        state.recent.trigger_source = "exhausted at the start, says the throttling manager"
         _count_incident(scope, state, now)
         state.apply(scope)
 
@@ -663,11 +664,11 @@ def good(scope: Scope, state: ScopeState, now: float, *, is_probe: bool, was_ref
         is_probe: True if the request was granted after the last incident.
         was_refused: True if the request had been refused before.
     """
-    state.good_at = now
+    state.recent.good_at = now
     if was_refused:
-        state.passed_at = now
-    state.failure_timer = None
-    state.refused = ""
+        state.recent.passed_at = now
+    state.recent.failure_timer = None
+    state.recent.refused = ""
     backoff = state.backoff
     if backoff is not None:
         state.backoff = backoff.answered(state.policy.backoff, state.base(scope), now, is_probe=is_probe)

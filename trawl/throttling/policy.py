@@ -31,13 +31,12 @@ from typing import Any
 import attrs
 from msgspec.structs import replace
 
-from trawl.http import TimesTotal
 from trawl.throttling.backoff import OUTAGE, Backoff, BackoffState, Base
-from trawl.throttling.failure_timer import FailureTimer
+from trawl.throttling.failure_timer import RecentOutcomes
 from trawl.throttling.limits import CONFIGURED, EffectiveLimits, Limits, lengthening
 from trawl.throttling.managers import OnFailure, call_user, ignore_failure, log_failure
 from trawl.throttling.rampup import RampupPolicy, RampupState
-from trawl.throttling.reasons import ResponseCounts
+from trawl.throttling.reasons import ScopeTotals
 from trawl.throttling.scope import Scope
 from trawl.throttling.snapshot import ServerLimit
 
@@ -162,28 +161,12 @@ class ScopeState:
         robots_asked: The Crawl-delay in robots.txt, in seconds, which may be longer.
         told: The limit that its server announced; None if there is none, or if it has ended.
         backoff: The backoff state; None if it is not backing off.
-        trigger_source: The last trigger, in words.
-        escalated_at: The event loop time of the last incident.
-        triggered_at: The event loop time of the last trigger.
-        good_at: The event loop time of the last good response.
-        failure_timer: The timer of the time without a good response; None if nothing was refused since the last one.
+        recent: The latest triggers and good responses, which decide about backoff, retries and giving up.
         has_answered: True if there was ever a response, good or bad.
-        passed_at: The event loop time of the last good response to a request that had been refused before.
-        refused: The request that was refused since the last good response, except requests known to fail by themselves:
-            "" for none, "*" for several.
         armed: The event loop time at which it is due, as stored by :class:`ScopeTimers`; ``inf`` if it is not armed.
         manager: The user's scope manager; None for the default.
         made_at: The event loop time at which the scope was created.
-        requests: Number of finished requests.
-        sends: Number of their sends.
-        used: The total amount of the quota that they used.
-        first_sent: The event loop time of the first send.
-        triggers: Number of triggers.
-        steps: Number of incidents.
-        hints: Number of headers obeyed.
-        last_hint: The last header obeyed, and its response.
-        times: The total times of its requests, by stage; None before the first.
-        counts: Its responses by status and latency; None before the first.
+        totals: The counts and sums for reports. No decision follows from them.
         period: The statistics for warnings; None before the first period.
     """
 
@@ -191,33 +174,18 @@ class ScopeState:
         "armed",
         "auto",
         "backoff",
-        "counts",
-        "escalated_at",
-        "failure_timer",
-        "first_sent",
-        "good_at",
         "has_answered",
-        "hints",
-        "last_hint",
         "last_latency",
         "made_at",
         "manager",
-        "passed_at",
         "period",
         "policy",
         "rampup",
-        "refused",
-        "requests",
+        "recent",
         "robots",
         "robots_asked",
-        "sends",
-        "steps",
-        "times",
         "told",
-        "trigger_source",
-        "triggered_at",
-        "triggers",
-        "used",
+        "totals",
     )
 
     def __init__(self, policy: ScopePolicy, now: float = 0.0) -> None:
@@ -227,16 +195,7 @@ class ScopeState:
         self.robots_asked: float = 0.0
         self.told: ServerLimit | None = None
         self.manager: Any = None
-        self.requests: int = 0
-        self.sends: int = 0
-        self.used: float = 0.0
-        self.first_sent: float = math.inf
-        self.triggers: int = 0
-        self.steps: int = 0
-        self.hints: int = 0
-        self.last_hint: str = ""
-        self.times: TimesTotal | None = None
-        self.counts: ResponseCounts | None = None
+        self.totals: ScopeTotals = ScopeTotals()
         self.period: Any = None
         self.armed: float = math.inf
         self.has_answered: bool = False
@@ -259,13 +218,7 @@ class ScopeState:
     def start_afresh(self) -> None:
         """Forget triggers and backoff."""
         self.backoff: BackoffState | None = None
-        self.trigger_source: str = ""
-        self.escalated_at: float = -math.inf
-        self.triggered_at: float = -math.inf
-        self.good_at: float = -math.inf
-        self.failure_timer: FailureTimer | None = None
-        self.passed_at: float = -math.inf
-        self.refused: str = ""
+        self.recent: RecentOutcomes = RecentOutcomes()
 
     # -- effective limits
 
@@ -295,7 +248,7 @@ class ScopeState:
             jitter = (1.0, min(lengthening(jitter)[1], lengthening(self.policy.backoff.jitter)[1]))
         if backoff is not None and backoff.is_backing_off(Base(delay, slots)):
             jitter = lengthening(self.policy.backoff.jitter)  # a configured delay per slot is not drawn shorter either
-            words = f"backoff step {backoff.steps}: {self.trigger_source}"
+            words = f"backoff step {backoff.steps}: {self.recent.trigger_source}"
             if backoff.delay > delay:
                 delay = floor = backoff.delay
                 name, source, floor_source = "backoff", words, ""
@@ -347,11 +300,12 @@ class ScopeState:
 
     def due_at(self) -> float:
         """Return the next event loop time at which it changes by the passing of time alone; ``inf`` for none."""
-        due = math.inf if self.failure_timer is None else self.failure_timer.due_at(self.policy.give_up_after)
+        timer = self.recent.failure_timer
+        due = math.inf if timer is None else timer.due_at(self.policy.give_up_after)
         if self.backoff is not None:
             due = min(due, self.backoff.due_at(self.policy.backoff))
         if self.rampup is not None:
-            due = min(due, self.rampup.due_at)
+            due = min(due, self.rampup.window.due_at)
         return due
 
     def should_give_up(self, scope: Scope, now: float) -> bool:
@@ -360,7 +314,7 @@ class ScopeState:
         A host without requests can't respond. If requests were pending and the scope was open for half of that time,
         but another scope, an exhausted quota or a middleware delayed them, that time does not count.
         """
-        failure_timer, after = self.failure_timer, self.policy.give_up_after
+        failure_timer, after = self.recent.failure_timer, self.policy.give_up_after
         if failure_timer is None or failure_timer.due_at(after) > now:
             return False
         is_unasked = (scope.waits.lanes or scope.traffic.ahead) and not scope.traffic.in_flight
@@ -369,8 +323,8 @@ class ScopeState:
     def settle(self, scope: Scope, now: float) -> bool:
         """Apply all windows that ended by ``now``, except for giving up. Returns True if a limit changed."""
         is_touched = self._ease(scope, now)
-        while self.rampup is not None and self.rampup.due_at <= now:
-            at, triggers, before = self.rampup.due_at, self.rampup.triggers, self.rampup.limits
+        while self.rampup is not None and self.rampup.window.due_at <= now:
+            at, triggers, before = self.rampup.window.due_at, self.rampup.window.triggers, self.rampup.limits
             self.rampup.window_over(is_held=self.backoff is not None or scope.held.until > at)
             self.steer(triggers, before)
             if self.rampup.has_fallen_back and self.backoff is None:
@@ -420,16 +374,16 @@ class ScopeState:
         )
         self.backoff = replace(backoff, unanswered=OUTAGE)
         scope.step += 1
-        self.steps += 1
-        self.escalated_at = now
+        self.totals.steps += 1
+        self.recent.escalated_at = now
         logger.warning(
             "%s: an outage, so backing off instead of rampup, step 1: delay %.3g s, concurrency %g, after %s",
-            scope.id, self.backoff.delay, self.backoff.concurrency, self.trigger_source,
+            scope.id, self.backoff.delay, self.backoff.concurrency, self.recent.trigger_source,
         )  # fmt: skip
 
     def is_quiet(self, scope: Scope, now: float) -> bool:
         """Return True if forgetting the scope loses nothing that matters, because it is idle and not backing off."""
-        return self.backoff is None and self.failure_timer is None and scope.is_idle(now)
+        return self.backoff is None and self.recent.failure_timer is None and scope.is_idle(now)
 
 
 def _tell_move(id: str, before: EffectiveLimits, after: EffectiveLimits) -> None:

@@ -171,6 +171,98 @@ def rampup_of(
     )
 
 
+class RampupWindow:
+    """The counts of one window of a scope's rampup. Hot, so mutable and slotted.
+
+    Args:
+        started_at: The event loop time of its start.
+        due_at: The event loop time at which it ends; ``inf`` before the first response.
+
+    Attributes:
+        started_at: The event loop time of its start.
+        due_at: The event loop time at which it ends; ``inf`` before the first response.
+        sends: Requests that were sent, or failed to connect.
+        good: Responses that are not triggers.
+        busy: Seconds for which slots were taken.
+        triggers: Incidents.
+        falls: Incidents that lowered the rate.
+        lost: Responses that holds of headers cost.
+        marks: The latest incidents: the event loop time of each, and the good responses before it.
+    """
+
+    __slots__ = ("busy", "due_at", "falls", "good", "lost", "marks", "sends", "started_at", "triggers")
+
+    def __init__(self, started_at: float, due_at: float) -> None:
+        self.started_at: float = started_at
+        self.due_at: float = due_at
+        self.sends: int = 0
+        self.good: int = 0
+        self.busy: float = 0.0
+        self.triggers: int = 0
+        self.falls: int = 0
+        self.lost: int = 0
+        self.marks: tuple[tuple[float, int], ...] = ()
+
+    @property
+    def length(self) -> float:
+        """Seconds of the window; never 0, even if the window is too short for the clock."""
+        return max(self.due_at - self.started_at, _LEAST_DELAY)
+
+    def borne(self) -> float:
+        """Return the good responses per second between the latest incidents: the rate that the limit allows."""
+        (since, before), (now, good) = self.marks[0], self.marks[-1]
+        return (good - before) / (now - since) if now > since else 0.0
+
+
+class Approach:
+    """The refused rate of a scope, and the way back to it along the cubic.
+
+    Attributes:
+        refused: The last refused rate, in requests per second; None if no rate was refused.
+        fallen_to: The rate after the last fall, in requests per second.
+        quiet: Windows below the target since the last fall.
+        cost: Responses that the windows of the last falls cost.
+        held: Responses that the hold of the last fall cost; 0 if it was cheap.
+    """
+
+    __slots__ = ("cost", "fallen_to", "held", "quiet", "refused")
+
+    def __init__(self) -> None:
+        self.refused: float | None = None
+        self.fallen_to: float = 0.0
+        self.quiet: int = 0
+        self.cost: int = 0
+        self.held: int = 0
+
+
+class OutageSigns:
+    """The signs by which rampup recognizes an outage: incidents in a row without a good response."""
+
+    __slots__ = ("_after", "_good", "_unanswered")
+
+    def __init__(self) -> None:
+        self._unanswered = 0
+        self._after = OUTAGE
+        self._good = 0
+
+    def answered(self) -> None:
+        """Count a good response. After forty of them the next outage is recognized as early as the first."""
+        self._unanswered = 0
+        self._good += 1
+        if self._good == _ANSWERS:
+            self._after = OUTAGE
+
+    def triggered(self, *, is_limit: bool, waits: int) -> bool:
+        """Count an incident as :meth:`RampupState.triggered` does. Returns True if it is an outage."""
+        self._unanswered = 0 if is_limit else max(self._unanswered + 1, waits)
+        return self._unanswered >= self._after
+
+    def found(self) -> None:
+        """Start again after an outage. Until forty good responses, the next one takes twice as many incidents."""
+        self._unanswered = self._good = 0
+        self._after *= 2
+
+
 class RampupState:
     """The progress of one scope towards the server's limit.
 
@@ -188,41 +280,25 @@ class RampupState:
         floor: The minimum delay that robots.txt allows, in seconds.
         has_fallen_back: True while backoff controls the scope. Either a window had triggers and no good response, or
             three incidents without a 429 came in a row without a good response (six soon after an outage).
-        triggers: Incidents in the current window.
-        due_at: The event loop time at which the current window ends; ``inf`` before the first response.
-        sends: Requests of the current window that were sent, or failed to connect.
-        refused: The last refused rate, in requests per second; None if no rate was refused.
+        window: The counts of the current window.
+        approach: The refused rate, and the way back to it.
     """
 
     __slots__ = (
-        "_busy",
-        "_cost",
-        "_fallen_to",
-        "_falls",
-        "_good",
-        "_held",
         "_idle",
         "_is_starting",
         "_is_well",
         "_kept",
-        "_lost",
-        "_marks",
-        "_outage_after",
-        "_quiet",
+        "_outage",
         "_rate_before",
-        "_since_return",
-        "_started_at",
-        "_unanswered",
+        "approach",
         "concurrency",
         "delay",
         "delay_per_slot",
-        "due_at",
         "floor",
         "has_fallen_back",
         "policy",
-        "refused",
-        "sends",
-        "triggers",
+        "window",
     )
 
     def __init__(self, policy: RampupPolicy, *, delay: float, delay_per_slot: float, concurrency: float) -> None:
@@ -232,28 +308,14 @@ class RampupState:
         self.concurrency: float = concurrency
         self.floor: float = 0.0
         self.has_fallen_back: bool = False
-        self.sends: int = 0
-        self.refused: float | None = None
-        self._fallen_to = 0.0
-        self._quiet = 0
-        self._falls = 0
-        self.triggers: int = 0
-        self._good = 0
-        self._busy = 0.0
-        self._cost = 0
+        self.window: RampupWindow = RampupWindow(-math.inf, math.inf)
+        self.approach: Approach = Approach()
+        self._outage = OutageSigns()
         self._idle = 0
         self._is_well = True
         self._is_starting = policy.is_counted
-        self._unanswered = 0
-        self._lost = 0
-        self._held = 0
-        self._outage_after = OUTAGE
-        self._since_return = 0
         self._rate_before = 0.0
-        self._marks: tuple[tuple[float, int], ...] = ()
         self._kept: tuple[float, float, float | None, float] = (delay, delay_per_slot, None, 0.0)
-        self._started_at = -math.inf
-        self.due_at: float = math.inf
 
     @property
     def limits(self) -> dict[str, float]:
@@ -285,11 +347,6 @@ class RampupState:
             )
 
     @property
-    def _length(self) -> float:
-        """Seconds of the current window; never 0, even if the window is too short for the clock."""
-        return max(self.due_at - self._started_at, _LEAST_DELAY)
-
-    @property
     def rate(self) -> float:
         """Requests per second that the current intervals allow; ``inf`` if there are no intervals."""
         rate = 1.0 / self.delay if self.delay > 0.0 else math.inf
@@ -299,14 +356,15 @@ class RampupState:
 
     def learned(self, configured: tuple[float, float, float]) -> RampupSnapshot:
         """Return the values to store, with the limits that rampup started from, and without the current window."""
+        approach = self.approach
         return RampupSnapshot(
             delay=self.delay,
             delay_per_slot=self.delay_per_slot,
             concurrency=self.concurrency,
-            refused=self.refused,
-            fallen_to=self._fallen_to,
-            quiet=self._quiet,
-            cost=self._cost,
+            refused=approach.refused,
+            fallen_to=approach.fallen_to,
+            quiet=approach.quiet,
+            cost=approach.cost,
             has_fallen_back=self.has_fallen_back,
             is_starting=self._is_starting,
             configured=configured,
@@ -314,48 +372,47 @@ class RampupState:
 
     def restore(self, learned: RampupSnapshot) -> None:
         """Continue from stored values. The next response starts a new window."""
+        approach = self.approach
         # The delay must be at least the current minimum of the settings.
         self.delay = max(learned.delay, min(self.delay, self.policy.min_delay))
         self.delay_per_slot = learned.delay_per_slot
         self.concurrency = max(1.0, min(learned.concurrency, max(self.policy.max_concurrency, self.concurrency)))
-        self.refused = learned.refused
-        self._fallen_to = learned.fallen_to
-        self._quiet = learned.quiet
-        self._cost = learned.cost
+        approach.refused = learned.refused
+        approach.fallen_to = learned.fallen_to
+        approach.quiet = learned.quiet
+        approach.cost = learned.cost
         self.has_fallen_back = learned.has_fallen_back
         self._is_starting = self.policy.is_counted and learned.is_starting
-        self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
+        self._kept = (self.delay, self.delay_per_slot, approach.refused, approach.fallen_to)
 
     def answered(self, now: float, *, busy: float, is_trigger: bool) -> None:
-        """Count a response. If it ends the window or a round of slow start, set :attr:`due_at` to ``now``.
+        """Count a response. If it ends the window or a round of slow start, let the window end ``now``.
 
         Args:
             now: The event loop time of the response.
             busy: Seconds for which its slot was taken.
             is_trigger: True if it is a trigger.
         """
+        window = self.window
         self._is_well = not is_trigger
         if self._is_well:
-            self._unanswered = 0
-            self._since_return += 1
-            if self._since_return == _ANSWERS:
-                self._outage_after = OUTAGE
+            self._outage.answered()
         if self.has_fallen_back:  # no window: how fast an outage is probed and left says nothing about rates
             return
-        if self.due_at == math.inf:
+        if window.due_at == math.inf:
             # Start at the grant of the first response. From its end, it would seem to have arrived at once.
-            self._started_at = now - busy
-            self.due_at = self._started_at + self.policy.window
-        self.sends += 1
-        self._busy += busy
-        self._good += self._is_well
-        if not self.policy.is_counted or now >= self.due_at:
+            window.started_at = now - busy
+            window.due_at = window.started_at + self.policy.window
+        window.sends += 1
+        window.busy += busy
+        window.good += self._is_well
+        if not self.policy.is_counted or now >= window.due_at:
             return
-        elapsed, heard_after = now - self._started_at, _LATENCIES * self._busy / self.sends
-        is_round = self._is_starting and not is_trigger and self._good >= _ROUND and elapsed >= heard_after / 2.0
-        enough = _ANSWERS_REFUSED if self.triggers else _ANSWERS
-        if is_round or (self.sends >= enough and elapsed >= max(heard_after, _LEAST_WINDOW)):
-            self.due_at = now
+        elapsed, heard_after = now - window.started_at, _LATENCIES * window.busy / window.sends
+        is_round = self._is_starting and not is_trigger and window.good >= _ROUND and elapsed >= heard_after / 2.0
+        enough = _ANSWERS_REFUSED if window.triggers else _ANSWERS
+        if is_round or (window.sends >= enough and elapsed >= max(heard_after, _LEAST_WINDOW)):
+            window.due_at = now
 
     def triggered(self, now: float, *, is_limit: bool = True, waits: int = 0, hold: float = 0.0) -> bool:
         """Count an incident. Returns True if it moved the limits.
@@ -369,83 +426,81 @@ class RampupState:
             hold: Seconds for which a header holds the scope. A window of counted responses does not count them as time.
                 If they cost a quarter of its responses, the incident is one too many, whatever the target is.
         """
-        self.triggers += 1
-        self._unanswered = 0 if is_limit else max(self._unanswered + 1, waits)
-        if self._unanswered >= self._outage_after:
+        window, approach = self.window, self.approach
+        window.triggers += 1
+        if self._outage.triggered(is_limit=is_limit, waits=waits):
             self._fall_back()
             return True
         was_starting, self._is_starting = self._is_starting, False
-        self._marks = (*self._marks[-_MARKS:], (now, self._good))
+        window.marks = (*window.marks[-_MARKS:], (now, window.good))
         lost = hold * self.rate if self.policy.is_counted and self.rate < math.inf else 0.0
         is_dear, rate = lost > _ANSWERS / 4, self.rate
-        is_flood = was_starting and self._busy * self.rate >= 2 * _ROUND * max(self.sends, 1)  # Little's law: in flight
+        in_flight = window.busy * self.rate / max(window.sends, 1)  # Little's law
+        is_flood = was_starting and in_flight >= 2 * _ROUND
         is_overshoot = was_starting and (is_limit or hold > 0.0)
-        is_fall = self.triggers > self.policy.target[1] or is_dear or is_flood or is_overshoot
+        is_fall = window.triggers > self.policy.target[1] or is_dear or is_flood or is_overshoot
         if is_fall:
             self._fall(now, _UNDONE if is_flood else 1.0 / _GROWTH if is_overshoot else 1.0)
-            self._held = math.ceil(lost) if is_dear else 0
-        if is_overshoot and not is_flood and self.refused is not None:
-            self.refused = min(self.refused, rate * _BETWEEN)
-        if is_dear and self.refused is not None:
+            approach.held = math.ceil(lost) if is_dear else 0
+        if is_overshoot and not is_flood and approach.refused is not None:
+            approach.refused = min(approach.refused, rate * _BETWEEN)
+        if is_dear and approach.refused is not None:
             is_far = was_starting and lost > _ANSWERS
-            self._keep_below(min(rate, self.refused), *(_OVERSHOT if is_far else _DEAR))
+            self._keep_below(min(rate, approach.refused), *(_OVERSHOT if is_far else _DEAR))
         if lost:
-            self._lost += math.ceil(lost)
-            self._started_at += hold
-            self.due_at += hold
+            window.lost += math.ceil(lost)
+            window.started_at += hold
+            window.due_at += hold
         return is_fall
 
     def window_over(self, *, is_held: bool = False) -> None:
-        """Apply the window that ends at :attr:`due_at`, and start the next one.
+        """Apply the window that has ended, and start the next one.
 
         Args:
             is_held: True if a header or backoff held the scope. Then there is no step.
         """
-        if self._is_starting and 0 < self._good < _ROUND:  # a round is counted in responses only
-            self.due_at += self.policy.window
+        window = self.window
+        if self._is_starting and 0 < window.good < _ROUND:  # a round is counted in responses only
+            window.due_at += self.policy.window
             return
-        if self.sends:
+        if window.sends:
             self._idle = 0
-            if self._falls:
-                self._cost = self.sends - self._good + self._lost
-            if self.triggers and not self._good:
+            if window.falls:
+                self.approach.cost = window.sends - window.good + window.lost
+            if window.triggers and not window.good:
                 self._fall_back()
                 return
-            if self.triggers < self.policy.target[0] and not is_held:
+            if window.triggers < self.policy.target[0] and not is_held:
                 self._step()
         else:
             self._idle += 1
             if self._idle == 1 and not is_held and not self._is_starting:
                 self._speed_up(self._factor())  # several idle windows are one step
         if self._idle > 1:  # the next response starts a window
-            self.due_at = math.inf
+            window.due_at = math.inf
             return
         self._begin()
 
     def _begin(self) -> None:
         """Start a window at the end of the last one."""
-        if self.sends:
-            self._rate_before = self.sends / self._length
-        self._started_at = self.due_at
-        latency = self._busy / self.sends if self.sends else 0.0
-        is_near = self.refused is not None or self.triggers > 0
-        self.due_at += max(self.policy.window, latency * _LATENCIES if is_near else 0.0)
+        approach = self.approach
+        last = self.window
+        if last.sends:
+            self._rate_before = last.sends / last.length
+        latency = last.busy / last.sends if last.sends else 0.0
+        is_near = approach.refused is not None or last.triggers > 0
+        length = max(self.policy.window, latency * _LATENCIES if is_near else 0.0)
+        self.window = RampupWindow(last.due_at, last.due_at + length)
         if self._is_well:  # otherwise an incident continues that may turn out to be an outage
-            self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
-        self._count_afresh()
-
-    def _count_afresh(self) -> None:
-        self.sends = self._good = self.triggers = self._falls = self._lost = 0
-        self._busy = 0.0
-        self._marks = ()
+            self._kept = (self.delay, self.delay_per_slot, approach.refused, approach.fallen_to)
 
     def _step(self) -> None:
         """Speed up the limiting part of the window, by the search factor or by the cubic towards the refused rate."""
-        window = self._length
-        slots = self.concurrency * window
-        by_delay = self.sends * self.delay / window
-        by_rest = self.sends * self.delay_per_slot / slots
-        by_slots = self._busy / slots
+        window = self.window
+        slots = self.concurrency * window.length
+        by_delay = window.sends * self.delay / window.length
+        by_rest = window.sends * self.delay_per_slot / slots
+        by_slots = window.busy / slots
         is_delayed = max(by_delay, by_rest) >= _DELAYED
         if is_delayed and (self.delay > self._least() or self.delay_per_slot > 0.0):
             self._speed_up(self._factor())
@@ -461,19 +516,21 @@ class RampupState:
 
     def _factor(self) -> float:
         """Return the factor for the intervals in this step."""
-        if self.refused is None:
+        approach = self.approach
+        if approach.refused is None:
             return self._search_factor
-        self._quiet += 1
-        cycle = min(max(_WINDOWS, math.ceil(self._cost * _SPARE / max(self.policy.target[1], 1.0))), _MAX_WINDOWS)
-        cycle = max(cycle, math.ceil(self._held / _HELD / _ANSWERS))
-        away = (cycle - self._quiet) / cycle
-        is_cheap = self.policy.is_counted and not self._held  # a refusal does not cause a hold
+        approach.quiet += 1
+        windows = math.ceil(approach.cost * _SPARE / max(self.policy.target[1], 1.0))
+        cycle = min(max(_WINDOWS, windows), _MAX_WINDOWS)
+        cycle = max(cycle, math.ceil(approach.held / _HELD / _ANSWERS))
+        away = (cycle - approach.quiet) / cycle
+        is_cheap = self.policy.is_counted and not approach.held  # a refusal does not cause a hold
         if away < 0.0 and is_cheap:
-            wanted = self.refused * _PAST ** (self._quiet - cycle)
+            wanted = approach.refused * _PAST ** (approach.quiet - cycle)
         else:
-            wanted = self.refused - (self.refused - self._fallen_to) * away**3
-        if wanted > self.refused * _OBSOLETE:
-            self.refused = None
+            wanted = approach.refused - (approach.refused - approach.fallen_to) * away**3
+        if wanted > approach.refused * _OBSOLETE:
+            approach.refused = None
             self._is_starting = is_cheap
             return self._search_factor
         return min(1.0, max(self.rate / wanted, self.policy.delay_factor))
@@ -491,54 +548,51 @@ class RampupState:
 
     def _fall_back(self) -> None:
         """Leave the scope to backoff. An outage says nothing about rates, so the falls during it are undone."""
+        approach = self.approach
         self.has_fallen_back = True
-        self._unanswered = 0
-        self._outage_after *= 2
-        self._since_return = 0
-        self.delay, self.delay_per_slot, self.refused, self._fallen_to = self._kept
-        self._quiet = 0
-        self.due_at = math.inf
+        self._outage.found()
+        self.delay, self.delay_per_slot, approach.refused, approach.fallen_to = self._kept
+        approach.quiet = 0
+        self.window.due_at = math.inf
 
     def take_back(self, delay: float = 0.0) -> None:
         """Control the scope again, at ``delay`` seconds or more. The outage has ended, or was a limit that fell."""
         self.has_fallen_back = False
         self.delay = max(self.delay, delay)
-        self._count_afresh()
+        self.window = RampupWindow(self.window.started_at, self.window.due_at)
 
     def _keep_below(self, rate: float, fall: float, mark: float) -> None:
         """Fall to a part of the refused ``rate``, and return only to a part of it, because holds are expensive."""
-        lower = min(rate * fall, self._fallen_to)
-        stretch = self._fallen_to / lower
-        self.refused, self._fallen_to = rate * mark, lower
+        approach = self.approach
+        lower = min(rate * fall, approach.fallen_to)
+        stretch = approach.fallen_to / lower
+        approach.refused, approach.fallen_to = rate * mark, lower
         self.delay *= stretch
         self.delay_per_slot *= stretch
 
-    def _borne(self) -> float:
-        """Good responses per second between the latest incidents of this window: the rate that the limit allows."""
-        (since, before), (now, good) = self._marks[0], self._marks[-1]
-        return (good - before) / (now - since) if now > since else 0.0
-
     def _fall(self, now: float, most: float = 1.0) -> None:
         """Fall below the rate that was just refused, to at most ``most`` of it. More falls in one window are deeper."""
-        elapsed = max(now - self._started_at, 1e-3)
-        measured = max(self.sends / elapsed, self._rate_before)
+        window, approach = self.window, self.approach
+        elapsed = max(now - window.started_at, 1e-3)
+        measured = max(window.sends / elapsed, self._rate_before)
         # If slots or latency kept the rate below what the delays allow, the server refused the measured rate.
         rate = min(self.rate, measured * _OBSOLETE) if measured > 0.0 else self.rate
         # Without a delay and without a measurement, there is no rate to fall from.
         if rate == math.inf:
             return
-        self._falls += 1
-        borne = self._borne()
+        window.falls += 1
+        borne = window.borne()
         least = min(rate, 1.0 / self.policy.max_delay)
-        lower = max(rate * min(most, _FALLS[min(self._falls, len(_FALLS)) - 1]), min(rate, borne) * _FALLS[0], least)
-        if self._marks[-1][1] - self._marks[0][1] >= _TELLING:
+        fall = min(most, _FALLS[min(window.falls, len(_FALLS)) - 1])
+        lower = max(rate * fall, min(rate, borne) * _FALLS[0], least)
+        if window.marks[-1][1] - window.marks[0][1] >= _TELLING:
             lower = min(lower, max(borne * _OBSOLETE, least))
         stretch = self.rate / lower if self.rate < math.inf else 1.0
-        if self._falls == 1 or self._falls >= _IS_LOWER or self.refused is None:
+        if window.falls == 1 or window.falls >= _IS_LOWER or approach.refused is None:
             # After a deep fall the limit is between the two rates, so remember the rate half-way.
-            mark = rate if self._falls <= _IS_LOWER else math.sqrt(rate * lower)
-            self.refused = mark if self.refused is None else max(mark, min(self.refused, borne))
-        self._fallen_to = lower
-        self._quiet = 0
+            mark = rate if window.falls <= _IS_LOWER else math.sqrt(rate * lower)
+            approach.refused = mark if approach.refused is None else max(mark, min(approach.refused, borne))
+        approach.fallen_to = lower
+        approach.quiet = 0
         self.delay = max(self.delay * stretch, 1.0 / lower)
         self.delay_per_slot *= stretch

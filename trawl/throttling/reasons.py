@@ -42,8 +42,8 @@ __all__ = [
     "Reason",
     "ResponseCounts",
     "ScopeReport",
+    "ScopeTotals",
     "Waits",
-    "account",
     "add_parsing",
     "add_response",
     "add_times",
@@ -320,38 +320,78 @@ class ScopeReport:
     last_hint: str = ""
 
 
-def account(state: ScopeState, attempt: Granted, charged: float | None) -> None:
-    """Count a finished request.
+class ScopeTotals:
+    """The counts and sums of one scope, for reports. Hot, so mutable and slotted.
 
-    Args:
-        state: The state of its scope.
-        attempt: The request.
-        charged: The amount charged to the quota in advance; None if nothing was charged.
+    Attributes:
+        requests: Number of finished requests.
+        sends: Number of their sends.
+        used: The total amount of the quota that they used.
+        first_sent: The event loop time of the first send.
+        triggers: Number of triggers.
+        steps: Number of incidents.
+        hints: Number of headers obeyed.
+        last_hint: The last header obeyed, and its response.
+        times: The total times of its requests, by stage; None before the first.
+        responses: Its responses by status and latency; None before the first.
     """
-    state.requests += 1
-    if attempt.sent_at is not None and not attempt.is_exempt:
-        state.sends += 1
-        state.first_sent = min(state.first_sent, attempt.sent_at)
-        state.used += charged or 0.0
+
+    __slots__ = (
+        "first_sent",
+        "hints",
+        "last_hint",
+        "requests",
+        "responses",
+        "sends",
+        "steps",
+        "times",
+        "triggers",
+        "used",
+    )
+
+    def __init__(self) -> None:
+        self.requests: int = 0
+        self.sends: int = 0
+        self.used: float = 0.0
+        self.first_sent: float = math.inf
+        self.triggers: int = 0
+        self.steps: int = 0
+        self.hints: int = 0
+        self.last_hint: str = ""
+        self.times: TimesTotal | None = None
+        self.responses: ResponseCounts | None = None
+
+    def finished(self, attempt: Granted, charged: float | None) -> None:
+        """Count a finished request.
+
+        Args:
+            attempt: The request.
+            charged: The amount charged to the quota in advance; None if nothing was charged.
+        """
+        self.requests += 1
+        if attempt.sent_at is not None and not attempt.is_exempt:
+            self.sends += 1
+            self.first_sent = min(self.first_sent, attempt.sent_at)
+            self.used += charged or 0.0
 
 
 def add_wasted_send(scopes: Iterable[Scope], sent_at: float) -> None:
     """Count a send on a dead connection. The request is sent again, at once or with another attempt."""
     for scope in scopes:
         state: ScopeState = scope.state
-        state.sends += 1
-        state.first_sent = min(state.first_sent, sent_at)
+        state.totals.sends += 1
+        state.totals.first_sent = min(state.totals.first_sent, sent_at)
         if state.rampup is not None:
-            state.rampup.sends += 1  # sent under the current delay
+            state.rampup.window.sends += 1  # sent under the current delay
 
 
 def add_times(scopes: Iterable[Scope], times: Times) -> None:
     """Add the times of a request to the times of each scope that it took."""
     for scope in scopes:
-        state: ScopeState = scope.state
-        if state.times is None:
-            state.times = TimesTotal()
-        state.times.add(times)
+        totals: ScopeTotals = scope.state.totals
+        if totals.times is None:
+            totals.times = TimesTotal()
+        totals.times.add(times)
 
 
 class ResponseCounts:
@@ -377,10 +417,10 @@ def add_response(scopes: Iterable[Scope], outcome: Outcome, size: int) -> None:
     index = 5 if response is None else min(max(response.status // 100, 1), 5) - 1
     bound = None if latency is None else bisect_left(LATENCY_BOUNDS, latency)
     for scope in scopes:
-        state: ScopeState = scope.state
-        counts = state.counts
+        totals: ScopeTotals = scope.state.totals
+        counts = totals.responses
         if counts is None:
-            counts = state.counts = ResponseCounts()
+            counts = totals.responses = ResponseCounts()
         counts.statuses[index] += 1
         counts.size += size
         if bound is not None:
@@ -390,9 +430,9 @@ def add_response(scopes: Iterable[Scope], outcome: Outcome, size: int) -> None:
 def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:
     """Add the time of such a request's callback."""
     for scope in scopes:
-        state: ScopeState = scope.state
-        if state.times is not None:
-            state.times.parsing += seconds
+        totals: ScopeTotals = scope.state.totals
+        if totals.times is not None:
+            totals.times.parsing += seconds
 
 
 def limited_by(scope: Scope, now: float) -> dict[str, float]:
@@ -421,7 +461,8 @@ def rate_of_quota(scope: Scope) -> float:
     quota, state = scope.quota, scope.state
     if quota is None or quota.window <= 0.0:
         return math.inf
-    amount = state.used / state.sends if state is not None and state.sends else scope.waits.min_amount
+    totals: ScopeTotals | None = None if state is None else state.totals
+    amount = totals.used / totals.sends if totals is not None and totals.sends else scope.waits.min_amount
     return quota.quota / quota.window / amount if amount > 0.0 else math.inf
 
 
@@ -430,7 +471,7 @@ def send_limit(scope: Scope, now: float) -> SendLimit:
 
     The concurrency limits the rate by the time that a request of the scope takes on average.
     """
-    times, effective, limits = scope.state.times, scope.effective, []
+    times, effective, limits = scope.state.totals.times, scope.effective, []
     slots, usual, rest = effective.concurrency, effective.usual, effective.delay_per_slot
     if effective.delay > 0.0:
         limits.append((1.0 / usual, f"{effective.delay_limit} {duration_words(usual)}", effective.delay_source))
@@ -466,39 +507,39 @@ def allowed_rate(scope: Scope, rate: float) -> float:
 
 def report_of(scope: Scope, now: float) -> ScopeReport:
     """Return the statistics of a scope so far."""
-    state: ScopeState = scope.state
+    totals: ScopeTotals = scope.state.totals
     rate = _rate_reached(scope)
     return ScopeReport(
         scope=scope.id,
-        requests=state.requests,
-        sends=state.sends,
+        requests=totals.requests,
+        sends=totals.sends,
         rate=rate,
         allowed=allowed_rate(scope, rate),
         delay=scope.effective.delay,
         concurrency=scope.effective.concurrency,
         limited=limited_by(scope, now),
-        times=Times() if state.times is None else state.times.mean(),
-        triggers=state.triggers,
-        steps=state.steps,
-        hints=state.hints,
-        last_hint=state.last_hint,
+        times=Times() if totals.times is None else totals.times.mean(),
+        triggers=totals.triggers,
+        steps=totals.steps,
+        hints=totals.hints,
+        last_hint=totals.last_hint,
     )
 
 
 def _rate_reached(scope: Scope) -> float:
-    state: ScopeState = scope.state
-    span = scope.traffic.last_sent - state.first_sent
-    return (state.sends - 1) / span if state.sends > 1 and span > 0.0 else 0.0
+    totals: ScopeTotals = scope.state.totals
+    span = scope.traffic.last_sent - totals.first_sent
+    return (totals.sends - 1) / span if totals.sends > 1 and span > 0.0 else 0.0
 
 
 def status_of(scope: Scope, now: float, queued: int = 0) -> ScopeStatus:
     """Return the state of a scope at ``now``, with ``queued`` pending requests."""
-    state: ScopeState = scope.state
-    counts, rate, limit = state.counts, _rate_reached(scope), send_limit(scope, now)
+    totals: ScopeTotals = scope.state.totals
+    counts, rate, limit = totals.responses, _rate_reached(scope), send_limit(scope, now)
     reason = scope.reason(now, scope.waits.min_amount if scope.waits.lanes else 1.0)
     return ScopeStatus(
         scope=scope.id,
-        sends=state.sends,
+        sends=totals.sends,
         rate=rate,
         allowed=allowed_rate(scope, rate),
         delay=scope.effective.delay,
@@ -508,10 +549,10 @@ def status_of(scope: Scope, now: float, queued: int = 0) -> ScopeStatus:
         limit=reason.limit,
         source=reason.source,
         next_send=max(reason.until - now, 0.0),
-        triggers=state.triggers,
-        steps=state.steps,
-        hints=state.hints,
-        last_hint=state.last_hint,
+        triggers=totals.triggers,
+        steps=totals.steps,
+        hints=totals.hints,
+        last_hint=totals.last_hint,
         statuses=(0,) * 6 if counts is None else tuple(counts.statuses),
         size=0 if counts is None else counts.size,
         latency=() if counts is None else tuple(counts.latency),
@@ -522,7 +563,7 @@ def status_of(scope: Scope, now: float, queued: int = 0) -> ScopeStatus:
 
 def reports_of(scopes: Iterable[Scope], now: float) -> list[ScopeReport]:
     """Return the reports of all scopes that had a request, or have a waiting one, the busiest first."""
-    used = [scope for scope in scopes if scope.state.requests or scope.waits.gated_for(now)]
+    used = [scope for scope in scopes if scope.state.totals.requests or scope.waits.gated_for(now)]
     return _busiest_first([report_of(scope, now) for scope in used])
 
 

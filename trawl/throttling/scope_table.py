@@ -308,6 +308,7 @@ class ScopeTable:
     Attributes:
         crawl: Argument of the scope managers' ``from_crawler``.
         policies: The configuration.
+        seed: Seed of the scopes' random draws.
         pages: The page budgets, including the budgets of forgotten scopes.
     """
 
@@ -315,7 +316,7 @@ class ScopeTable:
         self.crawl: object = None
         self.policies: ScopePolicies = policies
         self.pages: PageBudgets = PageBudgets()
-        self._seed = seed
+        self.seed: int | str = seed
         self._allowances: Allowances | None = None
         self._line: SharedScopeClient | None = None
         self._scopes: dict[str, Scope] = {}
@@ -351,9 +352,9 @@ class ScopeTable:
             self._by_age.append(id)
             return found, True
         if self._line is None or not self.policies.is_shared(id):
-            scope = Scope(id, policy.limits, seed=self._seed)
+            scope = Scope(id, policy.limits, seed=self.seed)
         else:
-            scope = SharedScope(id, policy.limits, self._line, seed=self._seed)
+            scope = SharedScope(id, policy.limits, self._line, seed=self.seed)
         self._scopes[id] = scope
         scope.state = ScopeState(policy, now)
         try:
@@ -435,7 +436,7 @@ class ScopeTable:
         for _ in range(min(looks, len(self._by_age))):
             scope = self._scopes[self._by_age[0]]
             state: ScopeState = scope.state
-            idle = now - max(scope.traffic.last_sent, state.good_at, state.triggered_at, state.made_at)
+            idle = now - max(scope.traffic.last_sent, state.recent.good_at, state.recent.triggered_at, state.made_at)
             # At the limit every quiet scope is forgotten, however short its idle time.
             is_due = idle > (self._max_idle if len(self._scopes) < self._limit else 0.0)
             if is_due and state.is_quiet(scope, now):

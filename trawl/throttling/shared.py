@@ -274,7 +274,7 @@ def shared_limits(scope: Scope, now: float) -> SharedLimits:
     learned = SharedSnapshot(
         backoff=None if backoff is None else backoff.moved(lambda at: at - now),
         step=scope.step,
-        source=state.trigger_source,
+        source=state.recent.trigger_source,
         hold=hold,
         hold_limit=reason.limit if reason is not None else "hint",
         hold_source=reason.source if reason is not None else "",
@@ -298,7 +298,7 @@ def is_slower(scope: Scope, learned: bytes, now: float) -> bool:
     """
     state: ScopeState = scope.state
     theirs = _decode(learned).backoff
-    if state.backoff is None or state.triggered_at < now - _RECENT:
+    if state.backoff is None or state.recent.triggered_at < now - _RECENT:
         return False
     return theirs is None or state.backoff.delay > theirs.delay or state.backoff.concurrency < theirs.concurrency
 
@@ -312,11 +312,11 @@ def adopt(scope: Scope, learned: bytes, now: float) -> None:
     state: ScopeState = scope.state
     theirs = _decode(learned)
     scope.step = max(scope.step, theirs.step)
-    state.trigger_source = theirs.source
+    state.recent.trigger_source = theirs.source
     state.backoff = None
     if theirs.backoff is not None:
         state.backoff = theirs.backoff.moved(lambda at: at + now)
-        state.escalated_at = state.triggered_at = state.backoff.quiet_from
+        state.recent.escalated_at = state.recent.triggered_at = state.backoff.quiet_from
     if theirs.hold > 0.0:
         limit: Any = theirs.hold_limit
         scope.hold(now + theirs.hold, Reason(scope.id, limit, now + theirs.hold, theirs.hold_source))

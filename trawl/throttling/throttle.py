@@ -34,13 +34,10 @@ from trawl.throttling.managers import (
     ManagerCalls,
     OnFailure,
     ThrottlingManager,
-    awaited,
     call_context,
     ignore_failure,
-    is_overridden,
     is_trigger,
     manager_of,
-    signals_of,
 )
 from trawl.throttling.outcomes import (
     GivenUpScopes,
@@ -59,7 +56,7 @@ from trawl.throttling.outcomes import (
 )
 from trawl.throttling.policy import ScopeState
 from trawl.throttling.quota import PageBudgets
-from trawl.throttling.reasons import Reason, ScopeReport, account, reports_of, reports_together, send_limit
+from trawl.throttling.reasons import Reason, ScopeReport, reports_of, reports_together, send_limit
 from trawl.throttling.scope import Scope
 from trawl.throttling.scope_resolver import AddressOf, ScopeResolver
 from trawl.throttling.scope_table import CrawlDelays, ScopePolicies, ScopeTable, ScopeTimers
@@ -67,7 +64,6 @@ from trawl.throttling.scopes import ScopeAmounts, normal_id
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.shared import SharedScope, SharedScopeClient, adopt, check_shared, is_slower, shared_limits
 from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
-from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
@@ -101,7 +97,6 @@ class Throttle:
         resolver: Names the scopes of requests.
         given_up: The scopes that were given up.
         limits_set: The limits that were set at run time, by scope, for the next run of a job.
-        pages: The page budgets.
         warnings: The warnings about the configuration.
         part_of: Returns the partition of a shared job that a scope id belongs to; None if the job is not shared.
 
@@ -124,18 +119,16 @@ class Throttle:
         has_job: bool = False,
     ) -> None:
         self.settings = settings
-        self._seed = seed
         self._wall = wall
         self._changed = changed
         self._why_next = why_next
         self._now = wall.anchor_at
         self._table = ScopeTable(ScopePolicies(settings, failed), seed=seed)
-        self._default = ThrottlingManager()
-        self._manager: Any = self._default
-        self._default.bind(self)
+        default = ThrottlingManager()
+        default.bind(self)
         self._by_address = resolve if settings.concurrent_requests_per_ip else None
-        self.resolver: ScopeResolver = ScopeResolver(self._default, self._table.policies, self._by_address)
-        self._manager_calls = ManagerCalls(self._default, self._default, self)
+        self.resolver: ScopeResolver = ScopeResolver(default, self._table.policies, self._by_address)
+        self._manager_calls = ManagerCalls(default, default, self)
         self._timers = ScopeTimers(self._table)
         self._line: SharedScopeClient | None = None
         self._job_scopes: dict[int | None, JobScopes] = {}
@@ -147,9 +140,6 @@ class Throttle:
         self._crawl_delays = CrawlDelays(settings.throttling_scope_limit) if common is None else common.crawl_delays
         self.given_up: GivenUpScopes = GivenUpScopes() if common is None else common.given_up
         self.limits_set: dict[str, dict[str, Any]] = {}
-        obeys = settings.throttling_ratelimit_obey
-        self._told_cap = settings.throttling_ratelimit_max_delay if obeys else 0.0
-        self.pages: PageBudgets = self._table.pages
         max_requests = float(settings.concurrent_requests) or math.inf
         self.warnings: ConfigWarnings = ConfigWarnings(settings, max_requests=max_requests)
 
@@ -167,9 +157,8 @@ class Throttle:
         manager = manager_of(self.settings.throttling_manager, crawl)
         if isinstance(manager, ThrottlingManager):
             manager.bind(self)
-        self._manager = manager
         self.resolver = ScopeResolver(manager, self._table.policies, self._by_address)
-        self._manager_calls = ManagerCalls(manager, self._default, self)
+        self._manager_calls = ManagerCalls(manager, self._manager_calls.default, self)
 
     @property
     def asks_manager(self) -> bool:
@@ -237,16 +226,7 @@ class Throttle:
         """Call the manager for holds before the first send, and log the warnings due at the start."""
         self._now = now
         self.warnings.at_start(self._table.policies)
-        ask = getattr(self._manager, "get_initial_backoff", None)
-        if ask is None or not is_overridden(self._manager, "get_initial_backoff"):
-            return
-        try:
-            with contained:
-                signals = signals_of(await awaited(ask()))
-        except Exception:  # user code
-            logger.exception("the throttling manager failed at the start: nothing is held before the first send")
-            return
-        for id, signal in signals.items():
+        for id, signal in (await self._manager_calls.ask_at_start()).items():
             scope = self.scope(id, now)
             correct(scope, signal, now, expected=None, sent_at=None)
             step_at_start(scope, scope.state, signal, now)
@@ -308,7 +288,7 @@ class Throttle:
                     "make it with request=..."
                 )
             amounts = await self.resolver.of(request)
-        names_time = response is not None and self._default.names_time(response)
+        names_time = response is not None and self._manager_calls.default.names_time(response)
         states = {id: self.scope(id, self._now).state for id, _ in amounts}
         return [id for id, state in states.items() if is_trigger(state, response, exception, names_time=names_time)]
 
@@ -320,9 +300,10 @@ class Throttle:
         signals: dict[str, BackoffSignal] | None,
         now: float,
     ) -> None:
-        was_sent = attempt.sent_at is not None
+        was_sent, settings = attempt.sent_at is not None, self.settings
+        cap = settings.throttling_ratelimit_max_delay if settings.throttling_ratelimit_obey else 0.0
         has_told = (
-            self._told_cap > 0.0
+            cap > 0.0
             and was_sent
             and outcome.response is not None
             and outcome.response.headers.has_any(WINDOW_HEADERS)
@@ -349,15 +330,15 @@ class Throttle:
             scope = self.scope(id, now)
             self._apply_to_scope(scope, signal, attempt, outcome, now, step=None, charged=None, is_own=False)
         if has_told and not through:  # through a proxy, headers announce the limit of that proxy's address
-            self._tell(scopes, outcome, now)
+            self._tell(scopes, outcome, now, cap)
         if outcome.is_trigger:
             outcome.pause = max([0.0, *[self.scope(id, now).quiet_for(now) for id in passed_by(attempt, signals)]])
 
-    def _tell(self, scopes: Sequence[Scope], outcome: Outcome, now: float) -> None:
+    def _tell(self, scopes: Sequence[Scope], outcome: Outcome, now: float, cap: float) -> None:
         """Obey the limit that a good response announces: for its host, or for all scopes if its host is not a scope."""
         own = self.resolver.scope_of_host(host_scope(outcome.request.url))
         for scope in [scope for scope in scopes if scope.id == own] or scopes:
-            if tell(scope, scope.state, outcome, now, self.utc(), self._told_cap):
+            if tell(scope, scope.state, outcome, now, self.utc(), cap):
                 self._moved(scope, now)
 
     def _apply_through_proxy(
@@ -372,7 +353,7 @@ class Throttle:
             return
         pair.traffic.last_sent = max(pair.traffic.last_sent, now if attempt.sent_at is None else attempt.sent_at)
         self._apply_to_scope(pair, signal, attempt, outcome, now, step=None, charged=None)
-        pair.state.failure_timer = None  # only the site is given up
+        pair.state.recent.failure_timer = None  # only the site is given up
 
     def open_at(self, scope_id: str, now: float) -> float:
         """Return the event loop time at which a scope lets a request through; ``now`` if there is no such scope."""
@@ -408,9 +389,9 @@ class Throttle:
             has_moved = True
         elif is_own and outcome.response is not None:
             was_refused = notes_of(attempt.request).refused_at is not None
-            is_probe = step == scope.step if step is not None else attempt.granted_at >= state.escalated_at
+            is_probe = step == scope.step if step is not None else attempt.granted_at >= state.recent.escalated_at
             has_moved |= good(scope, state, now, is_probe=is_probe, was_refused=was_refused)
-        if state.rampup is not None and state.rampup.due_at <= now:  # the response was the last of its window
+        if state.rampup is not None and state.rampup.window.due_at <= now:  # the response was the last of its window
             has_moved |= state.settle(scope, now)
         if is_own:
             state.has_answered |= outcome.response is not None
@@ -418,7 +399,7 @@ class Throttle:
                 scope, state, outcome, is_trigger=is_trigger, debug=self.settings.autothrottle_debug
             ):
                 has_moved |= state.apply(scope)
-            account(state, attempt, charged)
+            state.totals.finished(attempt, charged)
             if state.auto is not None or state.policy.is_watched:
                 self.warnings.look(scope, state, attempt, outcome, now, self._why_next)
         if has_moved:
@@ -441,7 +422,7 @@ class Throttle:
         if is_of_proxy:
             refused_through_proxy(state, signal, outcome, now)
         else:
-            factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
+            factor = lengthened(scope, state, self._table.seed) if signal.delay else 1.0
             at, advice = attempt.granted_at, self.warnings.backoff_advice
             trigger(scope, state, signal, outcome, now, step=step, granted_at=at, factor=factor, advice=advice)
         if state.should_give_up(scope, now):  # the last attempt failed
@@ -497,12 +478,12 @@ class Throttle:
 
     def _give_up(self, scope: Scope, now: float) -> None:
         state: ScopeState = scope.state
-        timer = state.failure_timer
+        timer = state.recent.failure_timer
         assert timer is not None
         seconds = max(0.0, now - timer.began_at)
         logger.warning(
             "%s: no good response for %g s since its first refusal (last: %s); its pending requests are refused",
-            scope.id, round(seconds, 1), state.trigger_source,
+            scope.id, round(seconds, 1), state.recent.trigger_source,
         )  # fmt: skip
         words = f"{HostGivenUp.WORDS}: no good response for {seconds:.0f} s; last attempt"
         self.given_up.add(scope.id, self._wall.to_utc(now), give_up_error(words, *timer.last))
@@ -546,7 +527,8 @@ class Throttle:
     def failing_since(self, host_scope: str) -> float:
         """Return the event loop time since which a host gave no good response; ``-inf`` if its last one was good."""
         scope = self._table.get(self.resolver.scope_of_host(host_scope))
-        return -math.inf if scope is None or scope.state.failure_timer is None else scope.state.failure_timer.since
+        timer = None if scope is None else scope.state.recent.failure_timer
+        return -math.inf if timer is None else timer.since
 
     # -- stored state, reports and changes at run time
 
@@ -578,12 +560,12 @@ class Throttle:
         if ahead is not None:
             state = with_ahead(state, ahead)
         limit = self.settings.throttling_scope_limit
-        job_scopes = self._job_scopes[part] = JobScopes(state, now, self._wall, self.pages, limit)
+        job_scopes = self._job_scopes[part] = JobScopes(state, now, self._wall, self._table.pages, limit)
         self.given_up.restore(state.given_up, self._wall.to_utc(now))
         if part is not None:
             # The partition came while the crawl runs, so requests may already have named its scopes.
             for scope in [scope for scope in self._table if self.part_of(scope.id) == part]:
-                self.pages.keep(scope)
+                self._table.pages.keep(scope)
                 job_scopes.restore(scope, now)
                 self._moved(scope, now)
 
@@ -729,7 +711,7 @@ class Throttle:
         if known is None:
             before.state = ScopeState(self._table.policies.of(id), now)
         else:
-            for name in ("backoff", "robots", "robots_asked", "sends", "times", "told", "used"):
+            for name in ("backoff", "robots", "robots_asked", "told", "totals"):
                 setattr(after.state, name, getattr(known.state, name))
             after.others = tuple([limit.copy() for limit in known.others])
             after.apply_limits(policy.limits)
@@ -743,6 +725,11 @@ class Throttle:
         scope = self._table.get(scope_id)
         reason = None if scope is None else scope.reason(now)
         return reason if reason is not None and reason.limit else None
+
+    @property
+    def pages(self) -> PageBudgets:
+        """The page budgets."""
+        return self._table.pages
 
     @property
     def scope_count(self) -> int:
