@@ -34,6 +34,7 @@ from trawl.clock import WallClock
 from trawl.compat.hooks import CompatHooks, hears_idle, ignore_urls
 from trawl.engine import Crawl, CrawlContext, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import without_groups
+from trawl.engine.context import CrawlValues, ItemOutput, Network
 from trawl.engine.no_job import NoJob
 from trawl.engine.run import CrawlResult
 from trawl.engine.watchers import report_blocked_loop
@@ -347,22 +348,11 @@ async def crawl_with(
     blocking = blocking or ThreadBlocking()
     resolve = resolve or _resolver(settings, blocking)
     whereabouts = CrawlResolver(resolve)
-    seed = random.randrange(2**32) if seed is None else seed
-    wall = WallClock.started(trio.current_time(), now_utc)
-    stats = Stats()
+    wall, stats = WallClock.started(trio.current_time(), now_utc), Stats()
     crawler = Crawler(settings, stats, spider)
-    instance = make_spider(spider, spider_args, crawler)
-    if isinstance(domains := instance.allowed_domains, Iterator):  # several components read them
-        with suppress(AttributeError):  # a property without a setter, which returns a new iterator each time
-            instance.allowed_domains = list(domains)
-    if settings["SCRAPY_COMPAT"]:
-        ignore_urls(instance)
-    throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
-    throttling = throttling.with_browser(settings.of(BrowserSettings).browser_pages)
-    for sentence in without_effect(settings, instance):
-        logger.warning("%s", sentence)
+    instance = _spider(settings, crawler, spider, spider_args)
+    values = _values(settings, instance, seed)
     guard = _guard(settings, instance, is_real=transport is None)
-    wired = settings.of(TransportSettings)
 
     def wall_now() -> datetime:
         return wall.to_utc(trio.current_time())
@@ -370,45 +360,72 @@ async def crawl_with(
     async with (
         _stored(settings, instance, spider_args or {}, blocking, wall, stats) as (feeds, job, stored),
         _middleware(settings, instance, blocking, wall_now, stats, open_page) as middleware_stack,
-        _archive(wired, blocking, wall_now) as archived,
-        _common_scopes(throttling) as common,
+        _archive(settings.of(TransportSettings), blocking, wall_now) as archived,
+        _common_scopes(values.throttling) as common,
     ):
         wire = archived(transport or _transport(settings, resolve, whereabouts, guard))
         context = CrawlContext(
             spider=instance,
-            settings=settings,
             stats=stats,
-            engine=settings.of(EngineSettings),
-            scheduler=settings.of(SchedulerSettings),
-            throttling=throttling,
-            robots=settings.of(RobotsSettings),
-            user_agent=middleware_stack.settings.user_agent,
-            transport=middleware_stack.wire(job.wire(wire)),
+            values=values,
+            network=Network(
+                transport=middleware_stack.wire(job.wire(wire)),
+                recorder=recorder,
+                address_of=whereabouts.address_of,
+                guard=guard,
+                shares_host=_shared_hosts(settings, instance),
+            ),
             middleware_stack=middleware_stack,
             blocking=blocking,
             frontier=stored or frontier or await _frontier(settings),
-            pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
+            output=ItemOutput(
+                pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
+                receivers=[*([] if job.is_durable or feeds.is_empty else [feeds]), *receivers],
+                collected=[] if _collects(collect, feeds) else None,
+            ),
             hooks=CompatHooks,
-            receivers=[*([] if job.is_durable or feeds.is_empty else [feeds]), *receivers],
-            collected=[] if _collects(collect, feeds) else None,
             watchers=[*([heed_signals, report_blocked_loop] if handle_signals else []), *watchers],
-            recorder=recorder,
             wall=wall,
-            seed=seed,
-            address_of=whereabouts.address_of,
-            guard=guard,
             open_job=job,
             mark=_marks(crawler),
-            follows_loops=not settings["SCRAPY_COMPAT"],
-            shares_host=shared_hosts(
-                settings.of(BrowserSettings),
-                instance.allowed_domains,
-                is_chosen=settings.source("BROWSER_THIRD_PARTY") != DEFAULT,
-            ),
             common=common,
         )
         with contained:  # exit() in user code must never end the process with success
             return await without_groups(run(context))
+
+
+def _spider(settings: Settings, crawler: Crawler, spider: type[Spider], arguments: Mapping[str, Any] | None) -> Spider:
+    """Return the spider of a crawl, and log the settings that have no effect on it."""
+    instance = make_spider(spider, arguments, crawler)
+    if isinstance(domains := instance.allowed_domains, Iterator):  # several components read them
+        with suppress(AttributeError):  # a property without a setter, which returns a new iterator each time
+            instance.allowed_domains = list(domains)
+    if settings["SCRAPY_COMPAT"]:
+        ignore_urls(instance)
+    for sentence in without_effect(settings, instance):
+        logger.warning("%s", sentence)
+    return instance
+
+
+def _values(settings: Settings, spider: Spider, seed: int | None) -> CrawlValues:
+    """Return what the engine takes from the settings."""
+    throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(spider, "download_delay", None))
+    return CrawlValues(
+        settings=settings,
+        engine=settings.of(EngineSettings),
+        scheduler=settings.of(SchedulerSettings),
+        throttling=throttling.with_browser(settings.of(BrowserSettings).browser_pages),
+        robots=settings.of(RobotsSettings),
+        user_agent=settings.of(MiddlewareSettings).user_agent,
+        follows_loops=not settings["SCRAPY_COMPAT"],
+        seed=random.randrange(2**32) if seed is None else seed,
+    )
+
+
+def _shared_hosts(settings: Settings, spider: Spider) -> Callable[[str], bool] | None:
+    """Return a test for the hosts that pages in several processes of a job need; None if there are none."""
+    is_chosen = settings.source("BROWSER_THIRD_PARTY") != DEFAULT
+    return shared_hosts(settings.of(BrowserSettings), spider.allowed_domains, is_chosen=is_chosen)
 
 
 def _marks(crawler: Crawler) -> Callable[[Request], bytes | None]:

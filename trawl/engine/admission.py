@@ -107,7 +107,8 @@ class Admission:
         limits: CrawlLimits,
     ) -> None:
         try:
-            self._rules = AdmissionRules(context.scheduler, context.spider.allowed_domains, context.guard)
+            domains, guard = context.spider.allowed_domains, context.network.guard
+            self._rules = AdmissionRules(context.values.scheduler, domains, guard)
         except ValueError as error:
             raise UsageError(f"{context.spider.name}: {error}") from error
         self._frontier = context.frontier
@@ -119,7 +120,7 @@ class Admission:
         self._is_durable = context.open_job.is_durable
         self._mark = context.mark
         self._has_warned: bool = False
-        self._follows_loops = context.follows_loops
+        self._follows_loops = context.values.follows_loops
         self._start_urls: dict[bytes, int] = {}
         self._throttle = throttle
         self._gates = gates

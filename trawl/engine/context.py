@@ -34,7 +34,67 @@ if TYPE_CHECKING:
     from trawl.throttling.common import CommonScopes
     from trawl.transport import Transport
 
-__all__ = ["CrawlContext"]
+__all__ = ["CrawlContext", "CrawlValues", "ItemOutput", "Network"]
+
+
+@attrs.frozen(kw_only=True)
+class CrawlValues:
+    """The values that a crawl takes from its settings. The parts of the engine never see the settings themselves.
+
+    Attributes:
+        settings: The mapping behind ``spider.settings``.
+        engine: The engine's settings.
+        scheduler: The settings of admission and order.
+        throttling: The throttle's settings.
+        robots: The settings of robots.txt.
+        user_agent: Name whose group in robots.txt applies if the settings have none.
+        follows_loops: True if a redirect to an earlier URL of its chain is followed, because that page may have set a
+            cookie.
+        seed: Seed of all randomness in the crawl.
+    """
+
+    settings: Mapping[str, Any]
+    engine: EngineSettings
+    scheduler: SchedulerSettings
+    throttling: ThrottlingSettings
+    robots: RobotsSettings
+    user_agent: str
+    follows_loops: bool
+    seed: int
+
+
+@attrs.frozen(kw_only=True)
+class Network:
+    """The way to the wire, and what is known of addresses.
+
+    Attributes:
+        transport: Sends requests.
+        recorder: Notified of each send and its end; None if nobody is.
+        address_of: Returns the address of a host, for limits by address and for managers.
+        guard: Decides which addresses may be connected to.
+        shares_host: Returns True for hosts that rendered pages of several processes need; None if there are none.
+    """
+
+    transport: Transport
+    recorder: Recorder | None
+    address_of: AddressOf
+    guard: AddressGuard
+    shares_host: Callable[[str], bool] | None
+
+
+@attrs.frozen(kw_only=True)
+class ItemOutput:
+    """The way of items out of the crawl.
+
+    Attributes:
+        pipelines: Makes the item pipelines for the crawl.
+        receivers: Receive finished items.
+        collected: List that also receives finished items; None if they are not collected.
+    """
+
+    pipelines: Callable[[Crawl], Processor]
+    receivers: Sequence[ItemReceiver]
+    collected: list[object] | None
 
 
 @attrs.frozen(kw_only=True)
@@ -43,32 +103,18 @@ class CrawlContext:
 
     Attributes:
         spider: The spider, which starts the crawl and parses its pages.
-        settings: The mapping behind ``spider.settings``.
         stats: The statistics of the crawl.
-        engine: The engine's settings.
-        scheduler: The settings of admission and order.
-        throttling: The throttle's settings.
-        robots: The settings of robots.txt.
-        user_agent: Name whose group in robots.txt applies if the settings have none.
-        transport: Sends requests.
+        values: The values of its settings.
+        network: The way to the wire.
         middleware_stack: The middleware, cookies, sessions and cache.
         frontier: Stores pending requests.
-        pipelines: Makes the item pipelines for the crawl.
+        output: The way of items out of it.
         hooks: Makes the hooks of the crawl, the check of its items included.
-        receivers: Receive finished items.
-        collected: List that also receives finished items; None if they are not collected.
         watchers: Tasks that run alongside the crawl. If one fails, the error is logged and the crawl continues.
-        recorder: Notified of each send and its end.
         wall: Wall time, computed from the event loop time.
-        seed: Seed of all randomness in the crawl.
-        address_of: Returns the address of a host, for limits by address and for managers.
-        guard: Decides which addresses may be connected to; None: all.
         open_job: The job, if the crawl has one.
         mark: Returns the seen mark of a request; None if the request is always new, empty if it was already seen.
-        follows_loops: True if a redirect to an earlier URL of its chain is followed, because that page may have set a
-            cookie.
         blocking: Runs blocking work.
-        shares_host: Returns True for hosts that rendered pages of several processes need; None if there are none.
         common: Scopes shared by the crawls of this event loop; None: this crawl shares none.
         events: Receives the events of the crawl.
         state: Number of open requests, and whether the crawl is ending.
@@ -76,31 +122,18 @@ class CrawlContext:
     """
 
     spider: Spider
-    settings: Mapping[str, Any]
     stats: Stats
-    engine: EngineSettings
-    scheduler: SchedulerSettings
-    throttling: ThrottlingSettings
-    robots: RobotsSettings
-    user_agent: str
-    transport: Transport
+    values: CrawlValues
+    network: Network
     middleware_stack: MiddlewareStack
     frontier: Frontier
-    pipelines: Callable[[Crawl], Processor]
+    output: ItemOutput
     hooks: Callable[[Crawl, ItemCheck | None], Hooks]
-    receivers: Sequence[ItemReceiver]
-    collected: list[object] | None
     watchers: Sequence[Watcher]
-    recorder: Recorder | None
     wall: WallClock
-    seed: int
-    address_of: AddressOf
     blocking: Blocking
-    guard: AddressGuard | None = None
     open_job: NoJob = attrs.field(factory=NoJob)
     mark: Callable[[Request], bytes | None] = fingerprint
-    follows_loops: bool = True
-    shares_host: Callable[[str], bool] | None = None
     common: CommonScopes | None = None
     events: Events = attrs.field(factory=Events)
     state: State = attrs.field(init=False)
@@ -108,9 +141,9 @@ class CrawlContext:
 
     @state.default
     def _new_state(self) -> State:
-        return State(self.engine.concurrent_callbacks)
+        return State(self.values.engine.concurrent_callbacks)
 
     @property
     def writers(self) -> Sequence[Writer]:
         """The tasks that write items."""
-        return [*self.receivers, *self.open_job.writers]
+        return [*self.output.receivers, *self.open_job.writers]

@@ -105,7 +105,7 @@ class Crawl:
         leases: Leases,
     ) -> None:
         self.spider: Spider[Any] = context.spider
-        self.settings: Mapping[str, Any] = context.settings
+        self.settings: Mapping[str, Any] = context.values.settings
         self.stats: Stats = context.stats
         self.blocking: Blocking = context.blocking
         self.started_at: float = trio.current_time()
@@ -468,7 +468,7 @@ class Crawl:
         Args:
             host: A name or address, with or without a port.
         """
-        return await self._context.address_of(host)
+        return await self._context.network.address_of(host)
 
     def session(self, name: str, *, throttling: Mapping[str, Any] | None = None, **options: Any) -> Session:
         """Return the session with this name, and create it if needed. Arguments other than None replace its values.
@@ -497,7 +497,7 @@ class Crawl:
 
     def random(self, name: str) -> random.Random:
         """Return a random number generator that is seeded by the crawl's seed and ``name``."""
-        return random.Random(f"{self._context.seed}:{name}")
+        return random.Random(f"{self._context.values.seed}:{name}")
 
     def shutdown(self, reason: str = "shutdown") -> None:
         """Send nothing new, and let requests in flight finish, for at most ``SHUTDOWN_TIMEOUT`` seconds."""

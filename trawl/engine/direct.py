@@ -79,7 +79,7 @@ class DirectFetcher:
         self._admission = admission
         self._scheduler = scheduler
         self._state = context.state
-        self._room = trio.CapacityLimiter(context.engine.direct_fetches_limit)
+        self._room = trio.CapacityLimiter(context.values.engine.direct_fetches_limit)
 
     async def fetch(self, request: Request) -> Response:
         """Return the response to ``request``, of any status, after redirects and retries. A checkpoint.

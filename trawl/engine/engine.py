@@ -56,8 +56,6 @@ of it. It waits in a lane, is granted, and runs to its end in one task, whose st
 complete. :mod:`trawl.engine.run`, which alone makes an engine, has the nurseries and the order of closing. If several
 processes share a job, each sends only to the hosts in its partitions, and :mod:`trawl.engine.shared_job` follows the
 changes.
-
-Length: ``Engine.__init__`` is one list of the objects of a crawl, and readers need its order as a whole.
 """
 
 from __future__ import annotations
@@ -78,7 +76,7 @@ from trawl.engine.hooks import Hooks, IdleRunner
 from trawl.engine.items import ItemSender, Processor
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.no_job import Alone, NoJobState
+from trawl.engine.no_job import Alone, NoJobState, Vet
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.script_pages import ScriptPages
 from trawl.engine.start_requests import StartRequests
@@ -96,7 +94,6 @@ from trawl.throttling.shared import SharedScopeClient, Token
 
 if TYPE_CHECKING:
     from trawl.engine.job_items import JobItems
-    from trawl.scheduler.shared_job import SharedJobScheduler
 
 __all__ = ["Engine"]
 
@@ -113,70 +110,96 @@ class Engine:
     """
 
     def __init__(self, context: CrawlContext) -> None:
-        stats, state, settings = context.stats, context.state, context.throttling
         self.context: CrawlContext = context
         self._backoff_steps: dict[str, int] = {}
-        # Decisions: the throttle and the scheduler call the methods below once all objects exist.
         self._limiters = ScopeLimiters()
-        self.line: SharedScopeClient | None = context.open_job.line
-        # Processes share the scopes of a job in a server in another way.
-        common = context.common if self.line is None else None
+        self._make_decisions(context)
+        admission, prefetcher = self._make_admission(context)
+        self._make_user_code(context)
+        self._make_tasks(context, admission, prefetcher)
+
+    def _make_decisions(self, context: CrawlContext) -> None:
+        """Make the throttle, the scheduler and the gates. They call the methods below once all objects exist."""
+        stats, line = context.stats, context.open_job.line
         self.throttle: Throttle = Throttle(
-            settings,
-            seed=context.seed,
+            context.values.throttling,
+            seed=context.values.seed,
             wall=context.wall,
             changed=self._scope_changed,
             why_next=self._why_next,
-            resolve=context.address_of,
+            resolve=context.network.address_of,
             failed=lambda: stats.inc("throttling_errors"),
-            common=common,
+            common=context.common if line is None else None,  # processes share the scopes of a job in another way
             holder=self,
             has_job=context.open_job.is_durable,
         )
-        self._vet = context.open_job.vet(self._refusal)
-        places, depth_first = settings.concurrent_requests or math.inf, context.scheduler.depth_first
-        if self.line is None:
-            self.scheduler: Scheduler = Scheduler(
-                self.throttle.scope, places=places, depth_first=depth_first, vet=self._vet
-            )
-        else:
-            self.scheduler = self._shared_job_scheduler(self.line, places, depth_first=depth_first)
+        self.scheduler: Scheduler = self._scheduler(line, context.open_job.vet(self._refusal))
         self.scheduler.holder = self
         self.limits: CrawlLimits = CrawlLimits(
-            context.engine,
-            state=state,
+            context.values.engine,
+            state=context.state,
             scheduler=self.scheduler,
             changed=self._scope_changed,
             session=context.open_job.session,
         )
         self.job_state: NoJobState = context.open_job.make_state(context, self.throttle)
         self.gates: RobotsGates = RobotsGates(context, self.throttle, self.scheduler, self.job_state.robots)
-        # Admission.
+
+    def _scheduler(self, line: SharedScopeClient | None, vet: Vet) -> Scheduler:
+        """Return the scheduler. With ``line``, other processes may work on the job as well."""
+        throttle, state, values = self.throttle, self.context.state, self.context.values
+        places, depth_first = values.throttling.concurrent_requests or math.inf, values.scheduler.depth_first
+        if line is None:
+            return Scheduler(throttle.scope, places=places, depth_first=depth_first, vet=vet)
+        from trawl.scheduler.shared_job import SharedJobScheduler  # noqa: PLC0415
+
+        throttle.share_by(line, self.context.network.shares_host)
+        scheduler = SharedJobScheduler(throttle.scope, line=line, places=places, depth_first=depth_first, vet=vet)
+
+        def came(token: Token) -> None:
+            scheduler.came(token, trio.current_time())
+            state.wakeup.set()
+
+        def adopt(id: str, learned: bytes, age: float) -> None:
+            throttle.adopt(id, learned, age, trio.current_time())
+
+        line.listen(came, adopt)
+        return scheduler
+
+    def _make_admission(self, context: CrawlContext) -> tuple[Admission, Prefetcher]:
+        """Make the way in: admission, the leases of the frontier, and direct fetches."""
         cache = context.middleware_stack.cache
         self.cache_lookup: NoCache = NoCache()
         if cache is not None:
-            self.cache_lookup = CacheLookup(cache, limits=self.limits, state=state)
+            self.cache_lookup = CacheLookup(cache, limits=self.limits, state=context.state)
         admission = Admission(context, self.throttle, self.gates, self.scheduler, self.cache_lookup, self.limits)
         prefetcher = Prefetcher(context.frontier, self.scheduler, admission.attempt_for, self.cache_lookup)
         self.leases: Leases = Leases(context, admission, prefetcher)
         self.direct: DirectFetcher = DirectFetcher(context, admission, self.scheduler)
-        # The crawl as user code sees it, then user classes, because a manager may use the whole crawl when it is made.
+        return admission, prefetcher
+
+    def _make_user_code(self, context: CrawlContext) -> None:
+        """Make the crawl as user code sees it, then user classes: a manager may use the whole crawl when it is made."""
         self.crawl: Crawl = Crawl(context, self.scheduler, self.throttle, self.direct, self.leases)
         self.crawl.robots_words = self.gates.words_of
         self.crawl.throttling.stored = self.job_state.has_backed_off
         context.spider.bind(self.crawl)  # the spider existed first: attributes of the spider read the settings
         self.throttle.make_managers(self.crawl)
-        has_middleware = bool(context.middleware_stack.settings.downloader_middlewares)
         # User code that may await, fetch and respond.
+        has_middleware = bool(context.middleware_stack.settings.downloader_middlewares)
         self.scheduler.has_user_code = has_middleware or self.throttle.asks_manager
-        self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))
-        self.processor: Processor = context.pipelines(self.crawl)
-        # Running objects: the reader of start(), the worker of each attempt, and the dispatcher, which starts it.
+        self.hooks: Hooks = context.hooks(
+            self.crawl, item_check(context.spider, context.values.settings, context.stats)
+        )
+        self.processor: Processor = context.output.pipelines(self.crawl)
+
+    def _make_tasks(self, context: CrawlContext, admission: Admission, prefetcher: Prefetcher) -> None:
+        """Make what runs: the reader of ``start()``, the worker of each attempt, and the dispatcher that starts it."""
         items = context.open_job.make_items(context, self.processor, self.limits.items)
         self.items: ItemSender | JobItems = items
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
         layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
-        if has_middleware:
+        if context.middleware_stack.settings.downloader_middlewares:
             self.scheduler.caution = CAUTION if any(layer.may_respond for layer in layers) else 1.0
         fetch = compose([layer.middleware for layer in layers], fetcher.send)
         self.script_pages: ScriptPages = ScriptPages()
@@ -195,7 +218,7 @@ class Engine:
         self.start_requests: StartRequests = StartRequests(
             context, self.leases, items, self.job_state, self.hooks.start
         )
-        self.idle_runner: IdleRunner = IdleRunner(self.hooks, self.leases, context.shields, state)
+        self.idle_runner: IdleRunner = IdleRunner(self.hooks, self.leases, context.shields, context.state)
         self.shared_job: Alone = context.open_job.make_follower(self, admission, prefetcher)
         self.dispatcher: Dispatcher = Dispatcher(
             scheduler=self.scheduler,
@@ -206,28 +229,10 @@ class Engine:
             limiters=self._limiters,
             worker=worker,
             start_requests=self.start_requests,
-            state=state,
+            state=context.state,
             cache_lookup=self.cache_lookup,
             shared_job=self.shared_job,
         )
-
-    def _shared_job_scheduler(self, line: SharedScopeClient, places: float, *, depth_first: bool) -> SharedJobScheduler:
-        """Return the scheduler of a job that other processes may work on as well."""
-        from trawl.scheduler.shared_job import SharedJobScheduler  # noqa: PLC0415
-
-        throttle, state = self.throttle, self.context.state
-        throttle.share_by(line, self.context.shares_host)
-        scheduler = SharedJobScheduler(throttle.scope, line=line, places=places, depth_first=depth_first, vet=self._vet)
-
-        def came(token: Token) -> None:
-            scheduler.came(token, trio.current_time())
-            state.wakeup.set()
-
-        def adopt(id: str, learned: bytes, age: float) -> None:
-            throttle.adopt(id, learned, age, trio.current_time())
-
-        line.listen(came, adopt)
-        return scheduler
 
     def _refusal(self, attempt: Attempt, now: float) -> str | None:
         """Return why a pending attempt must be refused (scope given up, budget spent, robots.txt), or None.

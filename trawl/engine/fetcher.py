@@ -183,8 +183,8 @@ class Fetcher:
         limiters: ScopeLimiters,
         limits: CrawlLimits,
     ) -> None:
-        self._transport = context.transport
-        self._recorder = context.recorder
+        self._transport = context.network.transport
+        self._recorder = context.network.recorder
         self._session_lease = context.open_job.lease
         self._events = context.events
         self._stats = context.stats

@@ -93,7 +93,7 @@ class JobState(NoJobState):
         self._info: JobInfo = opened.info
         self._keeps_given_up = context.open_job.keeps_given_up
         self._deaths: CallbackDeaths = opened.deaths
-        jars, max_age = context.middleware_stack.jars, context.robots.robotstxt_max_age
+        jars, max_age = context.middleware_stack.jars, context.values.robots.robotstxt_max_age
         self.host_state: HostState = HostState(self._job, throttle, jars, context.wall, max_age)
         self._statistics = statistics_section(self._job)
         self._stats = context.stats
@@ -302,13 +302,13 @@ class OpenJob(NoJob):
 
     def make_items(self, context: CrawlContext, processor: Processor, limit: ItemLimit | None) -> JobItems:
         """Make the object that puts the items of callbacks into the outbox."""
-        receivers, stats = context.receivers, context.stats
+        receivers, stats = context.output.receivers, context.stats
         # Receivers other than the job get items before the page ends, so check the limit for each item.
         at_once, at_end = (limit, None) if receivers else (None, limit)
         sender = ItemSender(
             processor, context.spider, receivers, None, stats, at_once, is_buffered=True, events=context.events
         )
-        return JobItems(sender, self.outbox, context.frontier, self.job, stats, context.collected, at_end)
+        return JobItems(sender, self.outbox, context.frontier, self.job, stats, context.output.collected, at_end)
 
     def worker_class(self, plain: type[Worker]) -> Callable[..., Worker]:
         """Return the class of a worker that records which callbacks run."""

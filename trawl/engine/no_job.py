@@ -86,8 +86,10 @@ class NoJob:
 
     def make_items(self, context: CrawlContext, processor: Processor, limit: ItemLimit | None) -> ItemSender | JobItems:
         """Make the object that takes the items of callbacks."""
-        receivers, events = context.receivers, context.events
-        return ItemSender(processor, context.spider, receivers, context.collected, context.stats, limit, events=events)
+        receivers, events = context.output.receivers, context.events
+        return ItemSender(
+            processor, context.spider, receivers, context.output.collected, context.stats, limit, events=events
+        )
 
     def worker_class(self, plain: type[Worker]) -> Callable[..., Worker]:
         """Return the class of the worker: ``plain``."""

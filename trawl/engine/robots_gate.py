@@ -130,9 +130,9 @@ class RobotsGates:
     def __init__(
         self, context: CrawlContext, throttle: Throttle, scheduler: Scheduler, answers: RobotsCache | None
     ) -> None:
-        self._settings = context.robots
-        self._user_agent = context.user_agent
-        self._give_up_after = context.throttling.backoff_give_up_after
+        self._settings = context.values.robots
+        self._user_agent = context.values.user_agent
+        self._give_up_after = context.values.throttling.backoff_give_up_after
         self._is_shared = context.open_job.session is not None
         self._stats = context.stats
         self._state = context.state

@@ -77,7 +77,7 @@ async def run_crawl(context: CrawlContext) -> CrawlResult:
     except BaseException:
         if engine is not None:
             engine.leave()
-        await _closing("the transport", context.transport.aclose)  # noqa: ASYNC102 - shielded and limited
+        await _closing("the transport", context.network.transport.aclose)  # noqa: ASYNC102 - shielded and limited
         await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
         raise
     writing = _WriterTask(engine)
@@ -88,8 +88,8 @@ async def run_crawl(context: CrawlContext) -> CrawlResult:
                 watching.start_soon(watcher, engine.crawl)
             watching.start_soon(engine.crawl.keep_status)
             engine.job_state.begin(watching)
-            if engine.line is not None:
-                watching.start_soon(engine.line.run)
+            if context.open_job.line is not None:
+                watching.start_soon(context.open_job.line.run)
             await _written(context, engine, writing)
             # Readers of events get the last ones before they are cancelled with all watchers.
             with trio.move_on_after(EVENTS_GRACE):
@@ -105,12 +105,12 @@ async def run_crawl(context: CrawlContext) -> CrawlResult:
         engine.script_pages.tell()
         _keep_last_word(engine, reason)
         engine.leave()
-        await _closing("the transport", context.transport.aclose)  # noqa: ASYNC102
+        await _closing("the transport", context.network.transport.aclose)  # noqa: ASYNC102
         await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
         stats = engine.crawl.stats
         stats.set("finish_reason", reason)
         stats.set("elapsed_seconds", engine.job_state.elapsed)
-    return CrawlResult(reason, stats.as_dict(), engine.crawl.elapsed, context.collected, writing.error)
+    return CrawlResult(reason, stats.as_dict(), engine.crawl.elapsed, context.output.collected, writing.error)
 
 
 async def try_crawl(context: CrawlContext) -> CrawlResult:
@@ -126,19 +126,19 @@ async def try_crawl(context: CrawlContext) -> CrawlResult:
     try:
         engine = Engine(context)
         _begun(context, engine)
-        for scope in context.throttling.throttling_scopes:
+        for scope in context.values.throttling.throttling_scopes:
             engine.throttle.scope(scope, trio.current_time())
     finally:
         if engine is not None:
             engine.leave()
-        await _closing("the transport", context.transport.aclose)  # noqa: ASYNC102 - shielded and limited
+        await _closing("the transport", context.network.transport.aclose)  # noqa: ASYNC102 - shielded and limited
         await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
     return CrawlResult("tried", {}, 0.0)
 
 
 def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
     """Start the hooks of a crawl, and return the tasks that watch it."""
-    own = own_watchers(context.engine.watchers, engine.crawl)
+    own = own_watchers(context.values.engine.watchers, engine.crawl)
     if (browsers := context.middleware_stack.browsers) is not None:
         own.append(contained_watcher(browsers.run))
     engine.hooks.begin(context.events)
@@ -146,7 +146,7 @@ def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
     directory = None if is_simulated else context.open_job.directory
     others = job_watchers(context.open_job.session, directory)
     given = [contained_watcher(watcher) for watcher in context.watchers]
-    return [*others, *given, *limit_watchers(context.engine, engine.limits), *own]
+    return [*others, *given, *limit_watchers(context.values.engine, engine.limits), *own]
 
 
 async def _written(context: CrawlContext, engine: Engine, writing: _WriterTask) -> None:
@@ -215,7 +215,7 @@ async def _last_tasks(context: CrawlContext, engine: Engine, inner: trio.Nursery
             logger.info(words, context.spider, state.reason, engine.scheduler.in_flight)
             engine.start_requests.stop()
             engine.idle_runner.stop()
-            inner.cancel_scope.deadline = trio.current_time() + context.engine.shutdown_timeout
+            inner.cancel_scope.deadline = trio.current_time() + context.values.engine.shutdown_timeout
         engine.dispatcher.let_go()
         engine.direct.give_up()  # a redirect may have replaced a fetch in flight
         if not state.tasks and not state.is_reading:

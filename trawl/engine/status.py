@@ -203,7 +203,7 @@ class StatusKeeper:
             health=Health(
                 lateness=self._lateness,
                 memory=held_bytes() or 0,
-                backlog=sum([getattr(receiver, "waiting_bytes", 0) for receiver in self._context.receivers]),
+                backlog=sum([getattr(receiver, "waiting_bytes", 0) for receiver in self._context.output.receivers]),
                 callbacks=crawl.callbacks,
                 scopes=self._throttle.scope_count,
             ),
@@ -225,7 +225,7 @@ class StatusKeeper:
         times, found = self._crawl.stats.times, SendLimit()
         if not times.sends:
             return found
-        callbacks = self._context.engine.concurrent_callbacks
+        callbacks = self._context.values.engine.concurrent_callbacks
         for seconds, most, setting in (
             (times.connecting + times.fetching, self._scheduler.places, "CONCURRENT_REQUESTS"),
             (times.parsing, callbacks, "CONCURRENT_CALLBACKS"),
