@@ -14,6 +14,7 @@ from benchmarks.rows import (
     shared_jobs,
     stream,
     throttled,
+    views,
 )
 
 __all__ = ["ROWS"]
@@ -50,6 +51,7 @@ ROWS = {
             "20 ms of parsing per page: two processes on two cores, and a model for more",
             shared_jobs.processes,
         ),
+        Row("views", "the panel, the metrics and the terminal, with 10,000 hosts", views.views),
         Row("stream", "a crawl of 200,000 pages with a million links", stream.streamed),
     )
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -14,7 +16,7 @@ import trawl
 from trawl.engine import Crawl
 from trawl.engine.status import SHARE, SLICE, StatusKeeper
 from trawl.http import Request, Response
-from trawl.observe import CrawlStatus
+from trawl.observe import CrawlStatus, ScopeStatus
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 from trawl.throttling import Reason
 
@@ -225,9 +227,57 @@ async def test_all_scopes_are_read_in_slices_with_a_share_of_the_time(
     assert rounds * steps * SLICE / 10 / (trio.current_time() - started_at) <= SHARE
 
 
-def test_no_view_imports_the_keeper() -> None:
-    import subprocess
+NO_VIEW = """
+import sys, trawl, trawl.cli.app
 
-    code = "import sys, trawl, trawl.cli; import trawl.engine; print('trawl.engine.status' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+class Page(trawl.Spider):
+    name = "page"
+    start_urls = ["http://127.0.0.1:9/"]
+
+trawl.run(Page, {"RETRY_ENABLED": False, "ROBOTSTXT_OBEY": False})
+print([name for name in sys.argv[1:] if name in sys.modules])
+"""
+
+
+def test_without_a_view_nothing_of_it_is_imported() -> None:
+    modules = [
+        "trawl.engine.status",
+        "trawl.engine.steering",
+        "trawl.panel",
+        "trawl.telemetry",
+        "trawl.testing.receipt",
+    ]
+    modules += ["starlette", "hypercorn", "prometheus_client", "opentelemetry"]
+    done = subprocess.run([sys.executable, "-c", NO_VIEW, *modules], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_page_of_the_scopes_is_sorted_once_a_round_and_computed_anew_once_a_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    computed: list[str] = []
+
+    def status_of(scope: Any, now: float, queued: int) -> ScopeStatus:
+        computed.append(scope.id)
+        return ScopeStatus(scope=scope.id, sends=1000, queued=queued)
+
+    def ids(offset: int) -> list[str]:
+        rows, total = keeper.page("sends", is_descending=True, text="1", offset=offset, count=3)
+        assert total == 19
+        return [row.scope for row in rows if row.sends == 1000]
+
+    monkeypatch.setattr("trawl.engine.status.status_of", status_of)
+    monkeypatch.setattr("trawl.engine.status.MAX_FRESH", 5)
+    keeper: Any = StatusKeeper.__new__(StatusKeeper)
+    keeper.scopes = {f"h{number}": ScopeStatus(scope=f"h{number}", sends=number) for number in range(100)}
+    keeper._orders, keeper._fresh = {}, {}
+    keeper._throttle = SimpleNamespace(scope_of=lambda id: None if id == "h81" else SimpleNamespace(id=id))
+
+    async def look() -> None:
+        assert ids(0) == ["h91", "h71"]  # h81 is gone
+        assert ids(0) == ["h91", "h71"]
+        assert ids(3) == ["h61", "h51"]  # the third is of the last round
+        assert len(keeper._orders) == 1
+
+    trio.run(look)
+    assert computed == ["h91", "h71", "h61", "h51"]

@@ -432,6 +432,8 @@ class Fetcher:
             else:
                 self._stats.inc("response_count")
                 self._stats.inc_status(response.status)
+                if (latency := outcome.latency) is not None:
+                    self._stats.add_latency(latency)
             is_plain = outcome.request.sink is None
             size = len(response.body) if is_plain else body_bytes(response)
             self._stats.inc("response_bytes", size)

@@ -4,7 +4,8 @@ Theory of operation. One :class:`StatusKeeper` per crawl is created on the first
 nothing of this runs. Every second it computes the figures, which costs the same for any number of hosts. All lanes and
 scopes are read *in turn*: a slice of at most :data:`SLICE` seconds, and then a pause, so that the slices take at most
 :data:`SHARE` of the time. With 10,000 scopes, a round takes 10 to 15 s, and no step is longer than a slice. A lane or
-scope may vanish between two slices, so a round reads lists of them and skips the missing ones.
+scope may vanish between two slices, so a round reads lists of them and skips the missing ones. The rows that a viewer
+sees are computed anew in each tick. ``python -m benchmarks --row views`` measures all this.
 
 The last errors come from the crawl's events. Their buffer is small and is read once per second, so an error costs a
 page nothing but the event.
@@ -14,12 +15,12 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from heapq import nlargest, nsmallest
+from heapq import nlargest
 from itertools import islice
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -37,6 +38,7 @@ from trawl.observe import (
     SendLimit,
     WaitingGroup,
     clipped,
+    encode_status,
     estimate,
 )
 from trawl.observe.status import MAX_GROUPS, MAX_LAST
@@ -47,8 +49,9 @@ from trawl.throttling.reasons import Reason, send_limit, status_of
 
 if TYPE_CHECKING:
     from trawl.engine.crawl import Crawl
+    from trawl.frontier.redis.sessions import JobSession
 
-__all__ = ["StatusKeeper"]
+__all__ = ["StatusKeeper", "report_status"]
 
 TICK = 1.0
 """Seconds between two updates of the figures."""
@@ -56,11 +59,17 @@ TICK = 1.0
 SLICE = 0.002
 """Seconds. Maximum time of one step through lanes and scopes."""
 
-SHARE = 0.02
+SHARE = 0.012
 """Part of the time that these steps may take."""
+
+MAX_FRESH = 300
+"""Maximum number of visible rows that are computed anew after a tick. Other rows are of the last round."""
 
 JUST_BEFORE = 0.05
 """Seconds before an update of the figures at which a round through few lanes and scopes starts."""
+
+MAX_ORDERS = 20
+"""Maximum number of orders of the scopes that are kept for a round, one for each view."""
 
 MAX_ERRORS = 5
 """Maximum number of kinds of errors in a status. The kind whose latest error is the oldest is dropped."""
@@ -101,7 +110,9 @@ class StatusKeeper:
         self._since = context.wall.to_epoch(crawl.started_at)
         self._seen: deque[tuple[float, int, int]] = deque(maxlen=62)  # a minute of ticks: time, pages, items
         self._errors: dict[str, ErrorExample] = {}
-        self._groups: Sequence[tuple[int, Reason]] = ()
+        self._groups = _Groups()
+        self._orders: dict[tuple[str, bool, str], list[ScopeStatus]] = {}  # of this round
+        self._fresh: dict[str, ScopeStatus] = {}  # of this tick
         self._last: dict[str, tuple[int, SendLimit]] = {}  # the scopes that end last
         self._lateness = 0.0
         self._due = 0.0
@@ -138,6 +149,7 @@ class StatusKeeper:
                         self._keep_errors(events.unread())
                         self._latest = self._figures()
                         self.ticks += 1
+                        self._fresh = {}
                         self._changed.set()
                         self._changed = trio.Event()
                         self._due = trio.current_time() + TICK
@@ -150,15 +162,19 @@ class StatusKeeper:
         self, sort: str, *, is_descending: bool, text: str, offset: int, count: int
     ) -> tuple[list[ScopeStatus], int]:
         """Return some rows of the sorted scopes as they are now, and the number of scopes that contain ``text``."""
-        rows = [row for row in self.scopes.values() if text in row.scope] if text else list(self.scopes.values())
-        first = nlargest if is_descending else nsmallest
-        visible = first(offset + count, rows, key=attrgetter(sort))[offset:]
-        now = trio.current_time()
-        for index, row in enumerate(visible):
-            scope = self._throttle.scope_of(row.scope)
-            if scope is not None:
-                visible[index] = status_of(scope, now, row.queued)
-        return visible, len(rows)
+        key, fresh, now = (sort, is_descending, text), self._fresh, trio.current_time()
+        order = self._orders.get(key)
+        if order is None:
+            rows = [row for row in self.scopes.values() if text in row.scope]
+            order = sorted(rows, key=attrgetter(sort), reverse=is_descending)
+            if len(self._orders) < MAX_ORDERS:
+                self._orders[key] = order
+        visible = order[offset : offset + count]
+        for row in visible:
+            if row.scope not in fresh and len(fresh) < MAX_FRESH:
+                scope = self._throttle.scope_of(row.scope)
+                fresh[row.scope] = row if scope is None else status_of(scope, now, row.queued)
+        return [fresh.get(row.scope, row) for row in visible], len(order)
 
     # -- the figures
 
@@ -167,10 +183,7 @@ class StatusKeeper:
         stats, queued = crawl.stats, crawl.queued
         pages, items = stats.count("response_count"), stats.count("item_scraped_count")
         self._seen.append((crawl.elapsed, pages, items))
-        largest = nlargest(MAX_GROUPS, self._groups, key=itemgetter(0))
-        limits: Counter[str] = Counter()
-        for count, reason in self._groups:
-            limits[reason.limit or "open"] += count
+        groups = self._groups
         types = nlargest(_ITEM_TYPES, stats.item_types.items(), key=itemgetter(1))
         return CrawlStatus(
             spider=crawl.spider.name,
@@ -183,15 +196,17 @@ class StatusKeeper:
             queued=queued,
             in_flight=crawl.in_flight,
             rates=Rates(pages=self._rate(1), items=self._rate(2)),
-            held=sum([count for count, _ in self._groups]),
-            groups=len(self._groups),
-            waiting=[WaitingGroup(count, clipped(why.text(now), _REASON_CHARACTERS)) for count, why in largest],
-            limits=dict(limits),
+            held=groups.held,
+            groups=groups.number,
+            waiting=[WaitingGroup(count, clipped(why.text(now), _REASON_CHARACTERS)) for count, why in groups.largest],
+            limits=groups.limits,
             statuses={
                 code: count
                 for code, count in stats.starting("response_status_count/").items()
                 if isinstance(count, int)
             },
+            latency=list(stats.latency),
+            latency_seconds=stats.latency_seconds,
             item_types={kind.__name__: count for kind, count in types},
             last_errors=sorted(self._errors.values(), key=lambda error: -error.at),
             estimate=estimate(
@@ -274,7 +289,7 @@ class StatusKeeper:
     def _steps(self) -> Generator[None, None, None]:
         """Read all lanes and scopes once. Yields after each step."""
         queued: dict[str, int] = {}
-        self._groups = yield from self._crawl.waiting_in_steps(queued)
+        self._groups = yield from _in_groups((yield from self._crawl.waiting_in_steps(queued)))
         found: dict[str, ScopeStatus] = {}
         ends: list[tuple[float, str]] = []
         scopes = iter(self._throttle.scopes())
@@ -287,7 +302,7 @@ class StatusKeeper:
                     if count:
                         ends.append((row.seconds, scope.id))
             yield
-        self.scopes = found
+        self.scopes, self._orders = found, {}
         yield
         self._last = {}
         now = trio.current_time()
@@ -295,6 +310,27 @@ class StatusKeeper:
             last = self._throttle.scope_of(id)
             if last is not None:
                 self._last[id] = queued[id], send_limit(last, now)
+
+
+class _Groups(NamedTuple):
+    """The waiting requests of a round: their number, the number of groups, the largest groups, and their limits."""
+
+    held: int = 0
+    number: int = 0
+    largest: Sequence[tuple[int, Reason]] = ()
+    limits: Mapping[str, int] = {}
+
+
+def _in_groups(groups: Sequence[tuple[int, Reason]]) -> Generator[None, None, _Groups]:
+    """Sum up the groups of waiting requests. Yields after each step."""
+    limits: Counter[str] = Counter()
+    each = iter(groups)
+    while some := list(islice(each, 100 * _SCOPES_AT_ONCE)):
+        for count, reason in some:
+            limits[reason.limit or "open"] += count
+        yield
+    largest = nlargest(MAX_GROUPS, groups, key=itemgetter(0))
+    return _Groups(sum(limits.values()), len(groups), largest, dict(limits))
 
 
 def _words_of(error: BaseException) -> str:
@@ -309,3 +345,10 @@ def _traceback_of(error: BaseException) -> str:
         lines = "".join(traceback.format_exception(error)).splitlines()
         return "\n".join([clipped(line, 200) for line in lines[-_TRACEBACK_LINES:]])[:_TRACEBACK_CHARACTERS]
     return ""
+
+
+async def report_status(session: JobSession, crawl: Crawl) -> None:
+    """Report the status of the crawl to observers of a job, with the next renewal of the session. A watcher."""
+    while True:
+        session.say(encode_status(crawl.status()))
+        await crawl.status_keeper.changed()

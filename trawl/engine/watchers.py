@@ -32,7 +32,6 @@ from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.settings import EngineSettings
 from trawl.errors import IgnoreRequest, SettingsError
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
-from trawl.observe import encode_status
 from trawl.plugins import load_plugin
 from trawl.tracebacks import blocking_line, contained
 
@@ -199,14 +198,9 @@ def job_watchers(session: JobSession | None, directory: Path | None) -> list[Wat
     if session is None:
         assert directory is not None
         return [contained_watcher(partial(listen, directory), listen)]
-    return [contained_watcher(partial(each, session), each) for each in (_say, follow_store)]
+    from trawl.engine.status import report_status  # noqa: PLC0415 - only for jobs in a server
 
-
-async def _say(session: JobSession, crawl: Crawl) -> None:
-    """Report the status of the crawl to observers of the job, with the next renewal of the session."""
-    while True:
-        session.say(encode_status(crawl.status()))
-        await crawl.status_keeper.changed()
+    return [contained_watcher(partial(each, session), each) for each in (report_status, follow_store)]
 
 
 BLOCKED_AFTER = 2.0

@@ -6,10 +6,12 @@ The statistics are one dictionary, written from one thread only. Keys are flat; 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
 from trawl.http import Times, TimesTotal
+from trawl.observe.status import LATENCY_BOUNDS
 
 __all__ = ["SCRAPYS", "Stat", "Stats"]
 
@@ -47,16 +49,20 @@ class Stats:
     Reading a key does not create it. A key that was never counted is absent, not 0.
 
     Attributes:
+        latency: Number of responses by latency, with the bounds of :data:`trawl.observe.LATENCY_BOUNDS`, in this run.
+        latency_seconds: Sum of these latencies.
         times: Total times of all requests, in seconds. They can also be read as ``queued_seconds`` and so on.
         item_types: Number of items that passed the pipelines in this run, by type.
     """
 
-    __slots__ = ("_status_keys", "_values", "item_types", "times")
+    __slots__ = ("_status_keys", "_values", "item_types", "latency", "latency_seconds", "times")
 
     def __init__(self) -> None:
         self._values: dict[str, Stat] = {}
         self.times: TimesTotal = TimesTotal()
         self.item_types: dict[type, int] = {}
+        self.latency: list[int] = [0] * (len(LATENCY_BOUNDS) + 1)
+        self.latency_seconds: float = 0.0
         self._status_keys: dict[int, str] = {}
 
     def inc(self, key: str, n: float = 1) -> None:
@@ -71,6 +77,11 @@ class Stats:
         except KeyError:  # format the key once per status code, not once per page
             key = self._status_keys[status] = f"response_status_count/{status}"
         self.inc(key)
+
+    def add_latency(self, seconds: float) -> None:
+        """Count one response with this latency."""
+        self.latency[bisect_left(LATENCY_BOUNDS, seconds)] += 1
+        self.latency_seconds += seconds
 
     def set(self, key: str, value: Stat) -> None:
         """Set ``key`` to ``value``."""

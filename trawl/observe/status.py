@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from heapq import nlargest
+from itertools import zip_longest
 from math import inf
 from operator import attrgetter
 
@@ -300,6 +301,8 @@ class CrawlStatus(Struct, frozen=True, kw_only=True):
         waiting: The largest of these groups.
         limits: Number of waiting requests by the name of the limit: ``delay``, ``gate`` (robots.txt), ``backoff``.
         statuses: Number of responses by status code.
+        latency: Number of responses by latency, with the bounds of :data:`LATENCY_BOUNDS`.
+        latency_seconds: Sum of these latencies.
         item_types: Number of items by type.
         last_errors: The latest error of each kind.
         estimate: The estimated end of the pending requests; None if nothing is pending.
@@ -323,6 +326,8 @@ class CrawlStatus(Struct, frozen=True, kw_only=True):
     waiting: Sequence[WaitingGroup] = ()
     limits: Mapping[str, int] = {}
     statuses: Mapping[str, int] = {}
+    latency: Sequence[int] = ()
+    latency_seconds: float = 0.0
     item_types: Mapping[str, int] = {}
     last_errors: Sequence[ErrorExample] = ()
     estimate: Estimate | None = None
@@ -336,12 +341,14 @@ class CrawlStatus(Struct, frozen=True, kw_only=True):
             items=self.items,
             errors=self.errors,
             statuses=self.statuses,
+            latency=self.latency,
+            latency_seconds=self.latency_seconds,
             item_types=self.item_types,
             last_errors=self.last_errors,
         )
 
 
-class ScopeStatus(Struct, frozen=True, kw_only=True):
+class ScopeStatus(Struct, frozen=True, kw_only=True, gc=False):
     """The state of one scope at one point in time.
 
     Attributes:
@@ -429,6 +436,8 @@ def together(statuses: Sequence[CrawlStatus]) -> CrawlStatus:
         waiting=nlargest(MAX_GROUPS, waiting, key=attrgetter("count")),
         limits=_sum_by_name([each.limits for each in statuses]),
         statuses=_sum_by_name([each.statuses for each in statuses]),
+        latency=[sum(counts) for counts in zip_longest(*[each.latency for each in statuses], fillvalue=0)],
+        latency_seconds=sum([each.latency_seconds for each in statuses]),
         item_types=_sum_by_name([each.item_types for each in statuses]),
         last_errors=_latest([error for each in statuses for error in each.last_errors]),
         estimate=_last_end([each.estimate for each in statuses if each.estimate is not None]),

@@ -22,6 +22,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -466,31 +467,38 @@ def rate_of_quota(scope: Scope) -> float:
     return quota.quota / quota.window / amount if amount > 0.0 else math.inf
 
 
-def send_limit(scope: Scope, now: float) -> SendLimit:
+def send_limit(scope: Scope, now: float, reason: Reason | None = None) -> SendLimit:
     """Return the rate that the limits in force allow, the limit that sets this rate, and when the scope opens.
 
     The concurrency limits the rate by the time that a request of the scope takes on average.
+
+    Args:
+        scope: The scope.
+        now: The event loop time.
+        reason: Why the scope's next request waits at ``now``, if that is known.
     """
-    times, effective, limits = scope.state.totals.times, scope.effective, []
-    slots, usual, rest = effective.concurrency, effective.usual, effective.delay_per_slot
+    times, effective, slots = scope.state.totals.times, scope.effective, scope.effective.concurrency
+    limits: list[tuple[float, str, float, str]] = []
     if effective.delay > 0.0:
-        limits.append((1.0 / usual, f"{effective.delay_limit} {duration_words(usual)}", effective.delay_source))
-    if rest > 0.0 and slots < math.inf:
-        limits.append((slots / rest, f"delay per slot {duration_words(rest)}", effective.delay_source))
-    if times is not None and slots < math.inf:
-        seconds = (times.connecting + times.fetching) / times.sends
-        if seconds > 0.0:
-            limits.append((slots / seconds, f"concurrency {slots:g}", effective.concurrency_source))
+        limits.append((1.0 / effective.usual, effective.delay_limit, effective.usual, effective.delay_source))
+    if slots < math.inf:
+        if (rest := effective.delay_per_slot) > 0.0:
+            limits.append((slots / rest, _PER_SLOT, rest, effective.delay_source))
+        if times is not None and (seconds := (times.connecting + times.fetching) / times.sends) > 0.0:
+            limits.append((slots / seconds, "concurrency", slots, effective.concurrency_source))
     if scope.quota is not None:
-        limits.append((rate_of_quota(scope), f"quota {scope.quota.quota:g}", effective.source))
-    others = [limit for limit in scope.others if limit.usual_rate() < math.inf]
-    limits += [(limit.usual_rate(), f"{limit.name} {limit.number:g}", limit.source) for limit in others]
-    until = scope.earliest_at(now)
+        limits.append((rate_of_quota(scope), "quota", scope.quota.quota, effective.source))
+    limits += [(limit.usual_rate(), limit.name, limit.number, limit.source) for limit in scope.others]
+    until = (reason or scope.reason(now)).until
     opens_in = max(until - now, 0.0) if until < math.inf else 0.0
-    if not limits:
+    rate, name, number, source = min(limits, key=itemgetter(0), default=(math.inf, "", 0.0, ""))
+    if rate == math.inf:
         return SendLimit(opens_in=opens_in)
-    rate, words, source = min(limits, key=lambda limit: limit[0])
-    return SendLimit(rate=rate, reason=f"{words}, {source}" if source else words, opens_in=opens_in)
+    words = duration_words(number) if name in (effective.delay_limit, _PER_SLOT) else f"{number:g}"
+    return SendLimit(rate=rate, reason=f"{name} {words}{f', {source}' if source else ''}", opens_in=opens_in)
+
+
+_PER_SLOT = "delay per slot"
 
 
 def allowed_rate(scope: Scope, rate: float) -> float:
@@ -535,8 +543,9 @@ def _rate_reached(scope: Scope) -> float:
 def status_of(scope: Scope, now: float, queued: int = 0) -> ScopeStatus:
     """Return the state of a scope at ``now``, with ``queued`` pending requests."""
     totals: ScopeTotals = scope.state.totals
-    counts, rate, limit = totals.responses, _rate_reached(scope), send_limit(scope, now)
+    counts, rate = totals.responses, _rate_reached(scope)
     reason = scope.reason(now, scope.waits.min_amount if scope.waits.lanes else 1.0)
+    limit = send_limit(scope, now, reason)
     return ScopeStatus(
         scope=scope.id,
         sends=totals.sends,
