@@ -42,7 +42,7 @@ class Wire:
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[Connection, Wire]]:
     wire = Wire()
-    connection = Connection(wire)
+    connection = Connection(wire.send, wire.receive)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)
         yield connection, wire

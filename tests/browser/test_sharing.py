@@ -119,12 +119,10 @@ async def test_a_pages_time_stops_while_requests_are_pending(autojump_clock: Moc
     timer = PageTimer(5.0)
     with timer.scope:
         await trio.sleep(2)
-        timer.stop()
-        timer.stop()
-        await trio.sleep(100)
-        timer.resume()
-        await trio.sleep(100)
-        timer.resume()
+        with timer.paused():
+            with timer.paused():
+                await trio.sleep(100)
+            await trio.sleep(100)
         await trio.sleep_forever()
     assert trio.current_time() - start == pytest.approx(205.0)
 

@@ -13,7 +13,7 @@ import trio
 
 import trawl
 from tests.servers.rendering import TEXT, crawl, processes, profiles, site
-from trawl.browser.page import _ChromiumPage
+from trawl.browser.page import BrowserPage
 from trawl.errors import PageCrashed, PageNotReady
 from trawl.http import Request, Response
 from trawl.testing import SimulatedResponse
@@ -186,13 +186,13 @@ NEVER_READY = {
 @pytest.mark.parametrize("name", NEVER_READY)
 async def test_a_page_that_is_never_ready_ends_with_its_timeout(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    goto = _ChromiumPage.goto
+    goto = BrowserPage.goto
 
-    async def noted(page: _ChromiumPage, url: str) -> None:
+    async def noted(page: BrowserPage, url: str) -> None:
         opened.append(url)
         await goto(page, url)
 
-    monkeypatch.setattr(_ChromiumPage, "goto", noted)
+    monkeypatch.setattr(BrowserPage, "goto", noted)
     web = site(lambda path, request: NEVER_READY[name] if path.startswith("/page") or "?" in path else "ok")
     how = {"wait_for": ".never", "timeout": 2.0}
     spider = failing("http://a.example/page", how, BROWSER_REQUESTS_LIMIT=20, ROBOTSTXT_OBEY=False)

@@ -1,6 +1,6 @@
 """Pages that need a browser: Chromium without a network, rendering as middleware, and the browsers of a crawl."""
 
-from trawl.browser.page import Answer, Ask, Asked, BrowserPage, Opening, OpenPage
+from trawl.browser.page import Answer, Ask, Asked, BrowserFrame, BrowserPage, Opening, OpenPage
 from trawl.browser.pool import Browsers, BrowserSettings, Page, check_browser, shared_hosts
 from trawl.browser.rendering import PageCrawl, PageDetails, RenderedResponse, Rendering, SubRequest
 
@@ -8,6 +8,7 @@ __all__ = [
     "Answer",
     "Ask",
     "Asked",
+    "BrowserFrame",
     "BrowserPage",
     "BrowserSettings",
     "Browsers",

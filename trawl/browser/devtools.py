@@ -26,27 +26,19 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
+import attrs
 import msgspec
 import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import BrowserEnded, UsageError
 
-__all__ = [
-    "Carrier",
-    "Chromium",
-    "CommandFailed",
-    "Connection",
-    "Handler",
-    "Reply",
-    "find_chromium",
-    "open_chromium",
-]
+__all__ = ["Chromium", "CommandFailed", "Connection", "Handler", "Reply", "find_chromium", "open_chromium"]
 
 INSTALL = "`apt install chromium-headless-shell` or `npx @puppeteer/browsers install chrome-headless-shell`"
 """How to get a Chromium, for messages."""
@@ -92,7 +84,7 @@ NO_NETWORK = (
 """Flags that leave Chromium no network. Requests that are not intercepted fail."""
 
 
-class CommandFailed(Exception):
+class CommandFailed(RuntimeError):
     """Chromium refused a command, for example because its page is gone.
 
     Attributes:
@@ -104,21 +96,6 @@ class CommandFailed(Exception):
         super().__init__(f"{method}: {message}")
         self.method = method
         self.message = message
-
-
-class Carrier(Protocol):
-    """Carries whole messages to Chromium and back."""
-
-    async def send(self, message: bytes) -> None:
-        """Send one message."""
-
-    async def receive(self) -> bytes:
-        """Return the next message.
-
-        Raises:
-            trio.EndOfChannel: If there are no more messages.
-        """
-        ...
 
 
 class _Message(msgspec.Struct):
@@ -167,39 +144,37 @@ def _decode(data: bytes) -> _Message:
 
 
 def _reply(raw: msgspec.Raw | Reply) -> Reply:
-    if isinstance(raw, dict):
-        return raw
-    found: Reply = _decode_any(raw)
+    found: Reply = raw if isinstance(raw, dict) else _decode_any(raw)
     return found
 
 
+@attrs.define(eq=False)
 class _Pending:
     """A command that waits for its reply."""
 
-    __slots__ = ("error", "event", "is_abandoned", "method", "reply", "undo")
-
-    def __init__(self, method: str, undo: Callable[[Reply], None] | None) -> None:
-        self.method = method
-        self.undo = undo
-        self.event = trio.Event()
-        self.reply: Reply | None = None
-        self.error: Exception | None = None
-        self.is_abandoned = False
+    method: str
+    undo: Callable[[Reply], None] | None
+    event: trio.Event = attrs.field(factory=trio.Event)
+    reply: Reply | None = None
+    error: Exception | None = None
+    is_abandoned: bool = False
 
 
 class Connection:
-    """DevTools over a carrier: commands that are awaited, and events that are passed to functions.
+    """DevTools: commands that are awaited, and events that are passed to functions.
 
     Args:
-        carrier: Carries the messages.
+        send: Sends a message to Chromium.
+        receive: Returns the next message, or raises ``trio.EndOfChannel``.
 
     Attributes:
         ended: The reason why no command is possible any more; None while the connection is open.
     """
 
-    def __init__(self, carrier: Carrier) -> None:
+    def __init__(self, send: Callable[[bytes], Awaitable[None]], receive: Callable[[], Awaitable[bytes]]) -> None:
         self.ended: BrowserEnded | None = None
-        self._carrier = carrier
+        self._send = send
+        self._receive = receive
         self._number = 0
         self._pending: dict[int, _Pending] = {}
         self._handlers: dict[str, Handler] = {}
@@ -219,7 +194,7 @@ class Connection:
         return len(self._pending)
 
     def handle(self, session: str, handler: Handler) -> None:
-        """Pass the events of ``session`` to ``handler``."""
+        """Pass the events of ``session`` to ``handler`` from now on."""
         self._handlers[session] = handler
 
     def forget(self, session: str) -> None:
@@ -304,7 +279,7 @@ class Connection:
     async def _read(self) -> None:
         while True:
             try:
-                data = await self._carrier.receive()
+                data = await self._receive()
             except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
                 return
             message = _decode(data)
@@ -332,7 +307,7 @@ class Connection:
             unsent, self._unsent = self._unsent, []
             for data in unsent:
                 try:
-                    await self._carrier.send(data)
+                    await self._send(data)
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     return
                 self._unsent_bytes -= len(data)
@@ -386,11 +361,17 @@ class Chromium:
         is_hidden: True if its tabs should be hidden, because otherwise each tab would get a window.
     """
 
-    def __init__(self, path: str, connection: Connection, pid: int) -> None:
+    def __init__(self, path: str, connection: Connection, pid: int, output: bytearray) -> None:
         self.path = path
         self.connection = connection
         self.pid = pid
         self.is_hidden: bool = "headless-shell" not in Path(path).name
+        self._output = output
+
+    def last_words(self) -> str:
+        """Return the last line of its error output."""
+        lines = [line for line in self._output.decode("utf-8", "replace").splitlines() if line.strip()]
+        return lines[-1].strip() if lines else "it wrote nothing"
 
     async def call(self, method: str, **params: Any) -> Reply:
         """Send a command to the browser itself, and return its reply. A checkpoint."""
@@ -520,14 +501,15 @@ async def open_chromium(
                 assert process.stdout is not None
                 assert process.stderr is not None
                 nursery.start_soon(_keep_last, process.stderr, output)
-                connection = Connection(Pipe(process.stdin, process.stdout))
+                pipe = Pipe(process.stdin, process.stdout)
+                connection = Connection(pipe.send, pipe.receive)
                 nursery.start_soon(connection.run)
-                chromium = Chromium(path, connection, process.pid)
+                chromium = Chromium(path, connection, process.pid, output)
                 failure: BrowserEnded | None = None
                 try:
                     await chromium.call("Browser.getVersion")
                 except BrowserEnded:
-                    failure = BrowserEnded(f"{path} did not start: {_last_words(output)}")
+                    failure = BrowserEnded(f"{path} did not start: {chromium.last_words()}")
                 if failure is None:
                     yield chromium
                 nursery.cancel_scope.cancel()
@@ -558,8 +540,3 @@ async def _keep_last(stream: trio.abc.ReceiveStream, output: bytearray) -> None:
         while data := await stream.receive_some():
             output += data
             del output[:-4000]
-
-
-def _last_words(output: bytearray) -> str:
-    lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it wrote nothing"

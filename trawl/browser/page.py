@@ -12,8 +12,6 @@ request is therefore a sub-request of the page.
 
 A page lives as long as its block (:func:`open_page`). Leaving the block, or cancelling it, closes the tab without
 waiting for Chromium, which may be busy with a script that never ends.
-
-Length: :class:`BrowserPage` describes each action for users, next to the code of each action.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from contextvars import copy_context
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import attrs
 import trio
@@ -34,16 +32,7 @@ from trawl.browser.devtools import GONE, Chromium, CommandFailed
 from trawl.browser.devtools import Reply as Params
 from trawl.errors import BrowserEnded, PageCrashed
 
-__all__ = [
-    "Answer",
-    "Ask",
-    "Asked",
-    "BrowserPage",
-    "OpenPage",
-    "Opening",
-    "ScriptFailed",
-    "open_page",
-]
+__all__ = ["Answer", "Ask", "Asked", "BrowserFrame", "BrowserPage", "OpenPage", "Opening", "ScriptFailed", "open_page"]
 
 KINDS: Mapping[str, frozenset[str]] = {
     "image": frozenset({"Image"}),
@@ -59,11 +48,18 @@ KINDS: Mapping[str, frozenset[str]] = {
 ALWAYS_BLOCKED = frozenset({"Prefetch", "Manifest", "Ping", "CSPViolationReport", "SignedExchange"})
 """Kinds that no page needs to be rendered."""
 
-MAX_CONSOLE_LINES = 100
-MAX_CONSOLE_CHARACTERS = 1000
+MAX_CONSOLE_LINES, MAX_CONSOLE_CHARACTERS = 100, 1000
+
+RETRY_SCRIPT = 0.02
+"""If a navigation ends a script, seconds until the script is evaluated again in the new document."""
 
 DOMAINS = ("Page", "Inspector", "Console")
 """Domains of DevTools whose events are wanted. ``Runtime`` is not among them, because pages can detect it."""
+
+_INTERCEPT: tuple[tuple[str, Params], ...] = (
+    ("Target.setAutoAttach", {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}),
+    ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
+)
 
 
 @attrs.frozen
@@ -106,8 +102,11 @@ class ScriptFailed(RuntimeError):
     """A script has raised an error in the page."""
 
 
-Ask = Callable[[Asked], Awaitable["Answer | None"]]
+Ask: TypeAlias = "Callable[[Asked], Awaitable[Answer | None]]"
 """Returns the response to a request of a page; None if the request must fail."""
+
+OpenPage: TypeAlias = "Callable[[Opening], Any]"
+"""Returns an asynchronous context manager of a :class:`BrowserPage`, which closes the page on exit."""
 
 
 @attrs.frozen(kw_only=True)
@@ -133,106 +132,6 @@ class Opening:
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-class BrowserPage(Protocol):
-    """An open page, as it is passed to the method that ``run`` names. All methods are checkpoints.
-
-    Methods have no timeout. Use ``with trio.move_on_after(seconds):`` around a call. The timeout of the page
-    (``BROWSER_TIMEOUT``) also ends a call.
-
-    Attributes:
-        console: The lines that scripts wrote to the console, at most 100.
-        blocked: Number of requests that failed at once because of their kind.
-    """
-
-    console: list[str]
-    blocked: int
-
-    async def goto(self, url: str) -> None:
-        """Navigate to ``url``, and return when its document is loaded."""
-
-    async def loaded(self) -> None:
-        """Return when the document and its scripts, styles and frames are loaded."""
-
-    async def settled(self, seconds: float = 0.5) -> None:
-        """Return when the page is loaded and no request was in flight for ``seconds``."""
-
-    async def wait_for(self, css: str) -> None:
-        """Return when the CSS selector ``css`` matches. The page reports the match, so there is no polling."""
-
-    async def wait_for_url(self, pattern: str) -> None:
-        """Return when the URL of the page matches ``pattern``, in which ``*`` stands for any characters."""
-
-    async def has(self, css: str) -> bool:
-        """Return True if the CSS selector ``css`` matches now."""
-        ...
-
-    async def text(self, css: str) -> str | None:
-        """Return the text of the first element that ``css`` matches; None if there is none."""
-        ...
-
-    async def html(self) -> str:
-        """Return the HTML of the document as it is now."""
-        ...
-
-    async def url(self) -> str:
-        """Return the URL of the document."""
-        ...
-
-    async def click(self, css: str) -> None:
-        """Click on the first element that ``css`` matches.
-
-        Raises:
-            LookupError: If ``css`` matches no element.
-        """
-
-    async def fill(self, css: str, value: str) -> None:
-        """Replace the value of a field, as if a user had typed it.
-
-        Raises:
-            LookupError: If ``css`` matches no element.
-        """
-
-    async def select(self, css: str, value: str) -> None:
-        """Select the option with this value in a ``<select>``.
-
-        Raises:
-            LookupError: If ``css`` matches no element.
-        """
-
-    async def press(self, key: str) -> None:
-        """Press a key, such as ``Enter`` or ``a``."""
-
-    async def scroll(self, pixels: float | None = None) -> None:
-        """Scroll down by ``pixels``; None scrolls to the end of the page."""
-
-    async def evaluate(self, script: str) -> Any:
-        """Return the value of a JavaScript expression, as JSON allows it. A promise is awaited.
-
-        Raises:
-            RuntimeError: If the script raises an error.
-        """
-        ...
-
-    async def screenshot(self) -> bytes:
-        """Return a picture of the whole page, as PNG."""
-        ...
-
-    async def pdf(self) -> bytes:
-        """Return the page as a PDF."""
-        ...
-
-    async def cookies(self) -> list[dict[str, Any]]:
-        """Return the cookies of the page's context, in the form of DevTools."""
-        ...
-
-
-class OpenPage(Protocol):
-    """Opens pages. Its context manager closes the page."""
-
-    def __call__(self, opening: Opening) -> Any:
-        """Return an asynchronous context manager of a :class:`BrowserPage`."""
-
-
 def _quoted(text: str) -> str:
     return json.dumps(text)
 
@@ -243,6 +142,8 @@ _CENTER = (
     "e.scrollIntoView({block: 'center', behavior: 'instant'});"
     " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]"
 )
+
+_CORNER = "const b = e.getBoundingClientRect(); return [b.x + e.clientLeft, b.y + e.clientTop]"
 
 _FILL = (
     "e.focus(); const proto = e instanceof HTMLTextAreaElement ? HTMLTextAreaElement.prototype"
@@ -274,41 +175,164 @@ _HTML = (
 )
 
 _KEYS: Mapping[str, tuple[int, str]] = {
-    "Enter": (13, "\r"),
-    "Tab": (9, ""),
-    "Escape": (27, ""),
-    "Backspace": (8, ""),
-    "ArrowDown": (40, ""),
-    "ArrowUp": (38, ""),
-    "PageDown": (34, ""),
-    "PageUp": (33, ""),
-    "End": (35, ""),
-    "Home": (36, ""),
+    **{"Enter": (13, "\r"), "Tab": (9, ""), "Escape": (27, ""), "Backspace": (8, ""), "PageDown": (34, "")},
+    **{"ArrowDown": (40, ""), "ArrowUp": (38, ""), "Home": (36, ""), "End": (35, ""), "PageUp": (33, "")},
 }
 """Virtual key code and text of keys that are not characters."""
 
-RETRY_SCRIPT = 0.02
-"""If a navigation ends a script, seconds until the script is evaluated again in the new document."""
+_BY_VALUE = {"returnByValue": True, "awaitPromise": True, "userGesture": True}
+
+_NAVIGATED = ("navigated or closed", "context", "collected", "given id", "No node")
+"""Words in Chromium's messages if a navigation has ended a script or replaced a frame."""
+
+_Realm: TypeAlias = "tuple[str, str | None]"
+"""Where scripts of a frame run: a DevTools session, and the object of the document unless it is the session's own."""
 
 
-class _ChromiumPage:
-    """A page in Chromium: see :class:`BrowserPage`.
+class BrowserFrame:
+    """A frame of an open page, from :meth:`frame`. All methods are checkpoints.
 
-    Args:
-        chromium: The browser.
-        context: The id of the browser context.
-        target: The id of the tab, which is also the id of its main frame.
-        session: The DevTools session of the tab.
-        opening: How the page is opened.
-        nursery: Runs the tasks that answer the page's requests.
+    The frame is looked up again for each action, so it may navigate. Methods have no timeout: use ``with
+    trio.move_on_after(seconds):`` around a call. The timeout of the page (``BROWSER_TIMEOUT``) also ends a call.
+    """
+
+    def __init__(self, page: BrowserPage, parent: BrowserFrame | None, css: str) -> None:
+        self._page = page
+        self._parent = parent
+        self._css = css
+
+    def frame(self, css: str) -> BrowserFrame:
+        """Return the frame of the first ``<iframe>`` or ``<frame>`` that ``css`` matches, of any site."""
+        return BrowserFrame(self._page, self, css)
+
+    async def evaluate(self, script: str) -> Any:
+        """Return the value of a JavaScript expression, as JSON allows it. A promise is awaited.
+
+        Raises:
+            RuntimeError: If the script raises an error.
+            LookupError: If the frame does not exist.
+        """
+        return (await self._page._run(await self._realm(), script)).get("value")
+
+    async def wait_for(self, css: str) -> None:
+        """Return when the CSS selector ``css`` matches. The page reports the match, so there is no polling."""
+        if self._parent is not None:
+            await self._parent.wait_for(self._css)
+        await self._lasting(_UNTIL_MATCH % _quoted(css), is_patient=True)
+
+    async def has(self, css: str) -> bool:
+        """Return True if the CSS selector ``css`` matches now."""
+        return bool(await self.evaluate(f"document.querySelector({_quoted(css)}) !== null"))
+
+    async def text(self, css: str) -> str | None:
+        """Return the text of the first element that ``css`` matches; None if there is none."""
+        found = await self.evaluate(_FOUND % (_quoted(css), "return e.textContent"))
+        return None if found is None else str(found)
+
+    async def html(self) -> str:
+        """Return the HTML of the document as it is now."""
+        return str(await self._lasting(_HTML))
+
+    async def url(self) -> str:
+        """Return the URL of the document."""
+        return str(await self._lasting("document.URL"))
+
+    async def click(self, css: str) -> None:
+        """Click on the first element that ``css`` matches.
+
+        Raises:
+            LookupError: If ``css`` matches no element.
+        """
+        if self._parent is not None:
+            await self._parent._found(self._css, _CENTER)  # scrolls to the frame
+        x, y = await self._found(css, _CENTER)
+        left, top = await self._offset()
+        where = {"x": left + x, "y": top + y, "button": "left", "clickCount": 1}
+        for kind in ("mousePressed", "mouseReleased"):
+            await self._page.call("Input.dispatchMouseEvent", type=kind, **where)
+
+    async def fill(self, css: str, value: str) -> None:
+        """Replace the value of a field, as if a user had typed it.
+
+        Raises:
+            LookupError: If ``css`` matches no element.
+        """
+        await self._found(css, _FILL % (_quoted(value), _quoted(value)))
+
+    async def select(self, css: str, value: str) -> None:
+        """Select the option with this value in a ``<select>``.
+
+        Raises:
+            LookupError: If ``css`` matches no element.
+        """
+        await self.fill(css, value)
+
+    async def _offset(self) -> tuple[float, float]:
+        """Return the position of the frame's content in the window."""
+        if self._parent is None:
+            return 0.0, 0.0
+        (x, y), (left, top) = await self._parent._found(self._css, _CORNER), await self._parent._offset()
+        return left + x, top + y
+
+    async def _found(self, css: str, script: str) -> Any:
+        found = await self.evaluate(_FOUND % (_quoted(css), script))
+        if found is None:
+            raise LookupError(f"no element of {await self.url()} matches {css!r}")
+        return found
+
+    async def _realm(self) -> _Realm:
+        """Return where the scripts of this frame run.
+
+        Raises:
+            LookupError: If there is no such frame, or its document is not loaded.
+        """
+        if self._parent is None:
+            return self._page._session, None
+        page, realm = self._page, await self._parent._realm()
+        element = await page._run(realm, f"document.querySelector({_quoted(self._css)})", {"returnByValue": False})
+        if "objectId" not in element:
+            raise LookupError(f"no frame of {await self._parent.url()} matches {self._css!r}")
+        session, described = realm[0], {"objectId": element["objectId"]}
+        node = (await page._connection.call(session, "DOM.describeNode", described))["node"]
+        if (own := page._frames.get(node.get("frameId", ""))) is not None:  # a frame of another site
+            return own, None
+        if "contentDocument" not in node:
+            raise LookupError(f"{self._css!r} is not a frame of {await self._parent.url()}, or is not loaded")
+        wanted = {"backendNodeId": node["contentDocument"]["backendNodeId"]}
+        found = await page._connection.call(session, "DOM.resolveNode", wanted)
+        return session, str(found["object"]["objectId"])
+
+    async def _lasting(self, script: str, *, is_patient: bool = False) -> Any:
+        """Evaluate a script that waits. If a navigation ends the script, evaluate it again in the new document."""
+        while True:
+            try:
+                return await self.evaluate(script)
+            except CommandFailed as error:
+                if not any(words in error.message for words in _NAVIGATED):
+                    raise
+            except LookupError:
+                if not is_patient:
+                    raise
+            await trio.sleep(RETRY_SCRIPT)
+
+
+class BrowserPage(BrowserFrame):
+    """An open page, as it is passed to the method that ``run`` names. It is also the page's main frame.
+
+    Dialogs are dismissed, pop-ups are closed, and downloads are denied.
+
+    Attributes:
+        console: The lines that scripts wrote to the console, at most 100.
+        blocked: Number of requests that failed at once because of their kind.
     """
 
     def __init__(
         self, chromium: Chromium, context: str, target: str, session: str, opening: Opening, nursery: trio.Nursery
     ) -> None:
+        super().__init__(self, None, "")
         self.console: list[str] = []
         self.blocked: int = 0
-        self.failure: RenderFailure | None = None
+        self._failure: BrowserEnded | PageCrashed | None = None
         self._chromium = chromium
         self._connection = chromium.connection
         self._context = context
@@ -318,36 +342,108 @@ class _ChromiumPage:
         self._blocked = ALWAYS_BLOCKED.union(*(KINDS[kind] for kind in opening.blocked))
         self._nursery = nursery
         self._task_context = copy_context()
-        self._sessions = {session}
+        self._frames: dict[str, str] = {}  # sessions of frames that have their own process
+        self._sessions: set[str] = set()
         self._pending = 0
         self._idle_since = trio.current_time()
         self._changed = trio.Event()
 
+    # -- actions
+
     async def call(self, method: str, **params: Any) -> Params:
-        """Send a DevTools command to the page, and return its reply. A checkpoint.
+        """Send any DevTools command to the page, and return its reply.
 
         Raises:
-            CommandFailed: If Chromium refuses the command.
+            RuntimeError: If Chromium refuses the command.
             BrowserEnded: If the browser has ended.
         """
         return await self._connection.call(self._session, method, params)
 
+    async def goto(self, url: str) -> None:
+        """Navigate to ``url``, and return when its document is loaded.
+
+        Raises:
+            RuntimeError: If the navigation fails, for example because the URL is offsite.
+        """
+        reply = await self.call("Page.navigate", url=url)
+        if reply.get("errorText"):
+            raise CommandFailed("Page.navigate", f"{url}: {reply['errorText']}")
+        await self.loaded()
+
+    async def loaded(self) -> None:
+        """Return when the document and its scripts, styles and frames are loaded."""
+        # Ask the page itself, because ``Page.loadEventFired`` is lost in some navigations that change its process.
+        await self._lasting(_UNTIL_LOADED)
+
+    async def settled(self, seconds: float = 0.5) -> None:
+        """Return when the page is loaded and no request was in flight for ``seconds``."""
+        await self.loaded()
+        while True:
+            idle_at = math.inf if self._pending else self._idle_since + seconds
+            if idle_at <= trio.current_time():
+                return
+            with trio.move_on_at(idle_at):
+                await self._changed.wait()
+
+    async def wait_for_url(self, pattern: str) -> None:
+        """Return when the URL of the page matches ``pattern``, in which ``*`` stands for any characters."""
+        await self._lasting(_UNTIL_URL % _quoted(".*".join(re.escape(part) for part in pattern.split("*"))))
+
+    async def press(self, key: str) -> None:
+        """Press a key, such as ``Enter`` or ``a``, in the focused element of any frame."""
+        code, text = _KEYS.get(key, (0, key))
+        values = {"key": key, "windowsVirtualKeyCode": code} if code else {"key": key}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", **values, **({"text": text} if text else {}))
+        await self.call("Input.dispatchKeyEvent", type="keyUp", **values)
+
+    async def scroll(self, pixels: float | None = None) -> None:
+        """Scroll down by ``pixels``; None scrolls to the end of the page."""
+        by = "document.documentElement.scrollHeight" if pixels is None else f"scrollY + {float(pixels)}"
+        await self.evaluate(f"void window.scrollTo({{top: {by}, behavior: 'instant'}})")
+
+    async def screenshot(self) -> bytes:
+        """Return a picture of the whole page, as PNG."""
+        return b64decode((await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True))["data"])
+
+    async def pdf(self) -> bytes:
+        """Return the page as a PDF."""
+        return b64decode((await self.call("Page.printToPDF", printBackground=True))["data"])
+
+    async def cookies(self) -> list[dict[str, Any]]:
+        """Return the cookies of the page's context, in the form of DevTools."""
+        reply = await self._chromium.call("Storage.getCookies", browserContextId=self._context)
+        found: list[dict[str, Any]] = reply["cookies"]
+        return found
+
+    async def _run(self, realm: _Realm, script: str, changes: Params | None = None) -> Params:
+        """Evaluate a script, and return DevTools' description of its value."""
+        session, document = realm
+        values: Params = {**_BY_VALUE, **(changes or {})}
+        if document is None:
+            reply = await self._connection.call(session, "Runtime.evaluate", {"expression": script, **values})
+        else:
+            values |= {"functionDeclaration": f"function () {{ return ({script}\n) }}", "objectId": document}
+            reply = await self._connection.call(session, "Runtime.callFunctionOn", values)
+        if (details := reply.get("exceptionDetails")) is not None:
+            words = details.get("exception", {}).get("description") or details.get("text", "failed")
+            raise ScriptFailed(f"a script failed in the page: {words}")
+        found: Params = reply["result"]
+        return found
+
     # -- events
 
-    def listen(self) -> None:
-        """Receive the events of the page from now on."""
-        self._connection.handle(self._session, self._hearer(self._session))
+    def _listen(self, session: str) -> None:
+        """Receive the events of a session: of the page, of a frame or of a worker."""
 
-    def forget(self) -> None:
-        """Receive no more events."""
-        for session in self._sessions:
-            self._connection.forget(session)
-
-    def _hearer(self, session: str) -> Callable[[str, Params], None]:
         def hear(method: str, params: Params) -> None:
             self._hear(session, method, params)
 
-        return hear
+        self._sessions.add(session)
+        self._connection.handle(session, hear)
+
+    def _forget(self) -> None:
+        for session in self._sessions:
+            self._connection.forget(session)
 
     def _hear(self, session: str, method: str, params: Params) -> None:
         match method:
@@ -358,35 +454,34 @@ class _ChromiumPage:
             case "Target.detachedFromTarget":
                 self._connection.forget(params["sessionId"])
                 self._sessions.discard(params["sessionId"])
+                self._frames = {frame: each for frame, each in self._frames.items() if each != params["sessionId"]}
             case "Page.javascriptDialogOpening":
                 may_leave = {"accept": params["type"] == "beforeunload"}
                 self._connection.post(session, "Page.handleJavaScriptDialog", may_leave)
             case "Console.messageAdded":
                 if len(self.console) < MAX_CONSOLE_LINES:
                     message = params["message"]
-                    line = f"{message['level']}: {message['text']}"
-                    self.console.append(line[:MAX_CONSOLE_CHARACTERS])
-            case "Inspector.targetCrashed":
+                    self.console.append(f"{message['level']}: {message['text']}"[:MAX_CONSOLE_CHARACTERS])
+            case "Inspector.targetCrashed" if session == self._session:
                 self._fail(PageCrashed("the process of the page has ended; its scripts may have used too much memory"))
             case _ if method == GONE:
                 self._fail(BrowserEnded("the browser has ended"))
             case _:
                 pass
 
-    def _fail(self, failure: RenderFailure) -> None:
-        if self.failure is None:
-            self.failure = failure
+    def _fail(self, failure: BrowserEnded | PageCrashed) -> None:
+        self._failure = self._failure or failure
         self._nursery.cancel_scope.cancel()
 
     def _attached(self, params: Params) -> None:
         """Take over a new frame or worker, which waits until this is done. A pop-up is closed."""
-        child, kind = params["sessionId"], params["targetInfo"]["type"]
-        post = self._connection.post
-        if kind == "page":
-            post("", "Target.closeTarget", {"targetId": params["targetInfo"]["targetId"]})
+        child, target, post = params["sessionId"], params["targetInfo"], self._connection.post
+        if target["type"] == "page":
+            post("", "Target.closeTarget", {"targetId": target["targetId"]})
             return
-        self._sessions.add(child)
-        self._connection.handle(child, self._hearer(child))
+        if target["type"] == "iframe":
+            self._frames[target["targetId"]] = child
+        self._listen(child)
         for method, values in _INTERCEPT:
             post(child, method, values)
         post(child, "Runtime.runIfWaitingForDebugger")
@@ -406,14 +501,13 @@ class _ChromiumPage:
     async def _answer(self, session: str, number: str, asked: Asked) -> None:
         try:
             answer = await self._ask(asked)
-            if answer is None:
-                method, values = "Fetch.failRequest", _FAILED
-            else:
-                headers = [{"name": name, "value": value} for name, value in answer.headers]
-                values = {"responseCode": answer.status, "responseHeaders": headers, "body": answer.body}
-                method = "Fetch.fulfillRequest"
+            method = "Fetch.failRequest" if answer is None else "Fetch.fulfillRequest"
+            values: Params = {"requestId": number, "errorReason": "Failed"}
+            if answer is not None:
+                values = {"requestId": number, "responseCode": answer.status, "body": answer.body}
+                values["responseHeaders"] = [{"name": name, "value": value} for name, value in answer.headers]
             with suppress(CommandFailed, BrowserEnded):  # the page has navigated, or the browser has ended
-                await self._connection.call(session, method, {"requestId": number, **values})
+                await self._connection.call(session, method, values)
         finally:
             self._pending -= 1
             if not self._pending:
@@ -421,133 +515,18 @@ class _ChromiumPage:
             self._changed.set()
             self._changed = trio.Event()
 
-    # -- actions
-
-    async def goto(self, url: str) -> None:
-        reply = await self.call("Page.navigate", url=url)
-        if reply.get("errorText"):
-            raise CommandFailed("Page.navigate", f"{url}: {reply['errorText']}")
-        await self.loaded()
-
-    async def loaded(self) -> None:
-        """Return when the document and its scripts, styles and frames are loaded.
-
-        This asks the page itself, because ``Page.loadEventFired`` is lost in some navigations that change the tab's
-        process.
-        """
-        await self._lasting(_UNTIL_LOADED)
-
-    async def settled(self, seconds: float = 0.5) -> None:
-        await self.loaded()
-        while True:
-            idle_at = math.inf if self._pending else self._idle_since + seconds
-            if idle_at <= trio.current_time():
-                return
-            with trio.move_on_at(idle_at):
-                await self._changed.wait()
-
-    async def wait_for(self, css: str) -> None:
-        await self._lasting(_UNTIL_MATCH % _quoted(css))
-
-    async def wait_for_url(self, pattern: str) -> None:
-        await self._lasting(_UNTIL_URL % _quoted(".*".join(re.escape(part) for part in pattern.split("*"))))
-
-    async def has(self, css: str) -> bool:
-        return bool(await self.evaluate(f"document.querySelector({_quoted(css)}) !== null"))
-
-    async def text(self, css: str) -> str | None:
-        found = await self.evaluate(_FOUND % (_quoted(css), "return e.textContent"))
-        return None if found is None else str(found)
-
-    async def html(self) -> str:
-        return str(await self._lasting(_HTML))
-
-    async def url(self) -> str:
-        return str(await self._lasting("document.URL"))
-
-    async def click(self, css: str) -> None:
-        x, y = await self._found(css, _CENTER)
-        for kind in ("mousePressed", "mouseReleased"):
-            await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    async def fill(self, css: str, value: str) -> None:
-        await self._found(css, _FILL % (_quoted(value), _quoted(value)))
-
-    async def select(self, css: str, value: str) -> None:
-        await self.fill(css, value)
-
-    async def press(self, key: str) -> None:
-        code, text = _KEYS.get(key, (0, key))
-        values = {"key": key, "windowsVirtualKeyCode": code} if code else {"key": key}
-        await self.call("Input.dispatchKeyEvent", type="keyDown", **values, **({"text": text} if text else {}))
-        await self.call("Input.dispatchKeyEvent", type="keyUp", **values)
-
-    async def scroll(self, pixels: float | None = None) -> None:
-        by = "document.documentElement.scrollHeight" if pixels is None else f"scrollY + {float(pixels)}"
-        await self.evaluate(f"void window.scrollTo({{top: {by}, behavior: 'instant'}})")
-
-    async def evaluate(self, script: str) -> Any:
-        reply = await self.call(
-            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True, userGesture=True
-        )
-        if (details := reply.get("exceptionDetails")) is not None:
-            words = details.get("exception", {}).get("description") or details.get("text", "failed")
-            raise ScriptFailed(f"a script failed in the page: {words}")
-        return reply["result"].get("value")
-
-    async def screenshot(self) -> bytes:
-        return b64decode((await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True))["data"])
-
-    async def pdf(self) -> bytes:
-        return b64decode((await self.call("Page.printToPDF", printBackground=True))["data"])
-
-    async def cookies(self) -> list[dict[str, Any]]:
-        reply = await self._chromium.call("Storage.getCookies", browserContextId=self._context)
-        found: list[dict[str, Any]] = reply["cookies"]
-        return found
-
-    async def _found(self, css: str, script: str) -> Any:
-        found = await self.evaluate(_FOUND % (_quoted(css), script))
-        if found is None:
-            raise LookupError(f"no element of {await self.url()} matches {css!r}")
-        return found
-
-    async def _lasting(self, script: str) -> Any:
-        """Evaluate a script that waits. If a navigation ends the script, evaluate it again in the new document."""
-        while True:
-            try:
-                return await self.evaluate(script)
-            except CommandFailed as error:
-                if not any(words in error.message for words in ("navigated or closed", "context", "collected")):
-                    raise
-                await trio.sleep(RETRY_SCRIPT)
-
-
-_FAILED: Params = {"errorReason": "Failed"}
-
-RenderFailure = BrowserEnded | PageCrashed
-
-_INTERCEPT: tuple[tuple[str, Params], ...] = (
-    ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
-    ("Target.setAutoAttach", {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}),
-)
-
 
 def _asked(params: Params, *, is_main: bool) -> Asked:
     request = params["request"]
-    body = b""
-    if request.get("hasPostData"):
-        entries = request.get("postDataEntries")
-        if entries:
-            body = b"".join(b64decode(entry["bytes"]) for entry in entries if "bytes" in entry)
-        else:
-            body = request.get("postData", "").encode()
+    entries = request.get("postDataEntries") if request.get("hasPostData") else None
+    body = b"".join(b64decode(entry["bytes"]) for entry in entries or () if "bytes" in entry)
     url = request["url"] + request.get("urlFragment", "")
-    return Asked(url, request["method"], request["headers"], params["resourceType"], body, is_main)
+    kind, text = params["resourceType"], request.get("postData", "")
+    return Asked(url, request["method"], request["headers"], kind, body or text.encode(), is_main)
 
 
 @asynccontextmanager
-async def open_page(chromium: Chromium, context: str, opening: Opening) -> AsyncGenerator[_ChromiumPage, None]:
+async def open_page(chromium: Chromium, context: str, opening: Opening) -> AsyncGenerator[BrowserPage, None]:
     """Open a page in a browser context. On exit, close it without waiting.
 
     Args:
@@ -568,41 +547,35 @@ async def open_page(chromium: Chromium, context: str, opening: Opening) -> Async
     values = {"url": "about:blank", "browserContextId": context, **({"hidden": True} if chromium.is_hidden else {})}
     made = await connection.call("", "Target.createTarget", values, undo=close)
     failure: Exception | None = None
-    page: _ChromiumPage | None = None
     try:
-        attached = await chromium.call("Target.attachToTarget", targetId=made["targetId"], flatten=True)
-        session = attached["sessionId"]
+        session = (await chromium.call("Target.attachToTarget", targetId=made["targetId"], flatten=True))["sessionId"]
         async with trio.open_nursery() as nursery:
-            page = _ChromiumPage(chromium, context, made["targetId"], session, opening, nursery)
-            page.listen()
+            page = BrowserPage(chromium, context, made["targetId"], session, opening, nursery)
+            page._listen(session)
             try:
-                await _set_up(page, session, connection.post, opening)
+                await _set_up(page, opening)
                 yield page
             except Exception as error:
                 failure = error  # raised below, because the nursery would wrap the error in a group
             finally:  # inside the nursery, because a later event must not start a task in a closed nursery
-                page.forget()
+                page._forget()
             nursery.cancel_scope.cancel()
-        if page.failure is not None:
-            raise page.failure from failure
+        if page._failure is not None:
+            raise page._failure from failure
         if failure is not None:
             raise failure
     finally:
         close(made)
 
 
-async def _set_up(
-    page: _ChromiumPage, session: str, post: Callable[[str, str, Mapping[str, Any]], int], opening: Opening
-) -> None:
-    for domain in DOMAINS:
-        post(session, f"{domain}.enable", {})
+async def _set_up(page: BrowserPage, opening: Opening) -> None:
+    commands: list[tuple[str, Params]] = [(f"{domain}.enable", {}) for domain in DOMAINS]
     if opening.user_agent:
-        post(session, "Emulation.setUserAgentOverride", {"userAgent": opening.user_agent})
+        commands.append(("Emulation.setUserAgentOverride", {"userAgent": opening.user_agent}))
     if opening.viewport is not None:
-        width, height = opening.viewport
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        post(session, "Emulation.setDeviceMetricsOverride", size)
-    for method, values in _INTERCEPT[1:]:
-        post(session, method, values)
-    method, values = _INTERCEPT[0]
-    await page.call(method, **values)
+        size = {"width": opening.viewport[0], "height": opening.viewport[1], "deviceScaleFactor": 1, "mobile": False}
+        commands.append(("Emulation.setDeviceMetricsOverride", size))
+    *first, last = *commands, *_INTERCEPT
+    for method, values in first:
+        page._connection.post(page._session, method, values)
+    await page.call(last[0], **last[1])

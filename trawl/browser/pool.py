@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, Literal, TypedDict
 
+import attrs
 import trio
 from msgspec import Meta, Struct
 
@@ -153,25 +154,20 @@ class BrowserSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     ] = 512
 
     def __post_init__(self) -> None:
-        for name in self.third_party_names:
-            try:
-                normalize_domain(name)
-            except ValueError as error:
-                raise SettingsError(
-                    f"BROWSER_THIRD_PARTY must hold domains such as 'cdn.example', not {name!r}", "BROWSER_THIRD_PARTY"
-                ) from error
+        try:
+            self.third_party_domains  # noqa: B018 - to check them
+        except ValueError as error:
+            words = f"BROWSER_THIRD_PARTY must hold domains such as 'cdn.example': {error}"
+            raise SettingsError(words, "BROWSER_THIRD_PARTY") from error
 
     @property
     def third_party_domains(self) -> frozenset[str]:
         """The domains in ``BROWSER_THIRD_PARTY`` in normal form; none for ``all`` and ``none``."""
-        return frozenset(map(normalize_domain, self.third_party_names))
-
-    @property
-    def third_party_names(self) -> tuple[str, ...]:
-        """The domains in ``BROWSER_THIRD_PARTY`` as they were written."""
-        return self.browser_third_party if isinstance(self.browser_third_party, tuple) else ()
+        named = self.browser_third_party
+        return frozenset(map(normalize_domain, named if isinstance(named, tuple) else ()))
 
 
+@attrs.define(eq=False)
 class _Lease:
     """A browser while pages use it.
 
@@ -179,17 +175,18 @@ class _Lease:
         chromium: The browser.
         pages: Number of pages so far.
         open: Number of open pages.
+        contexts: Browser contexts by session, least recently used first.
+        used: Number of open pages by session.
     """
 
-    def __init__(self, chromium: Chromium) -> None:
-        self.chromium = chromium
-        self.pages = 0
-        self.open = 0
-        self.is_retired = False
-        self.has_rendered = False
-        self.is_over = trio.Event()
-        self.contexts: OrderedDict[str, str] = OrderedDict()  # by session, least recently used first
-        self.used: dict[str, int] = {}  # number of open pages by session
+    chromium: Chromium
+    pages: int = 0
+    open: int = 0
+    is_retired: bool = False
+    has_rendered: bool = False
+    is_over: trio.Event = attrs.field(factory=trio.Event)
+    contexts: OrderedDict[str, str] = attrs.field(factory=OrderedDict)
+    used: Counter[str] = attrs.field(factory=Counter)
 
     def retire(self) -> None:
         """End the browser as soon as its last page is closed."""
@@ -215,9 +212,11 @@ class Browsers:
         self._blocking = blocking
         self._lease: _Lease | None = None
         self._lock = trio.Lock()
-        self._wanted = trio.Event()
-        self._answers: list[Callable[[_Lease | Exception], None]] = []
+        # The nursery of run(). A browser is started by the task of a page, and outlives the page.
+        self._nursery: trio.Nursery | None = None
+        self._is_running = trio.Event()
         self._failures = 0
+        self._last_words = ""
         self._measured_at = -math.inf
         self._memory = 0
         self.launched: int = 0
@@ -225,77 +224,64 @@ class Browsers:
 
     async def run(self, crawl: object = None) -> None:
         """Run the browsers until cancelled, as a watcher of the crawl. A checkpoint."""
-        async with trio.open_nursery() as nursery:
-            while True:
-                await self._wanted.wait()
-                self._wanted = trio.Event()
-                nursery.start_soon(self._run_one, self._answers.pop())
+        async with trio.open_nursery() as self._nursery:
+            self._is_running.set()
+            await trio.sleep_forever()
 
-    async def _run_one(self, answer: Callable[[_Lease | Exception], None]) -> None:
+    async def _run_one(self, *, task_status: trio.TaskStatus[_Lease]) -> None:
+        """Run a browser until its lease is over.
+
+        Raises:
+            BrowserEnded: If the browser does not start.
+            UsageError: If no browser can be started.
+        """
         settings = self._settings
-        has_answered = False
-        try:
-            path = await self._blocking.run(find_chromium, settings.browser_path)
-            flags = list(settings.browser_flags)
-            if settings.browser_memory_mb:
-                flags.append(f"--js-flags=--max-old-space-size={settings.browser_memory_mb}")
-            with trio.CancelScope(deadline=trio.current_time() + LAUNCH_TIMEOUT) as launch:
-                async with open_chromium(
-                    path, flags, has_sandbox=settings.browser_sandbox, blocking=self._blocking
-                ) as chromium:
-                    launch.deadline = math.inf
-                    lease = _Lease(chromium)
-                    self.launched += 1
-                    logger.debug("started %s, process %d", path, chromium.pid)
-                    has_answered = True
-                    answer(lease)
-                    await lease.is_over.wait()
-            if launch.cancelled_caught:
-                raise BrowserEnded(f"{path} did not start within {LAUNCH_TIMEOUT:g} s")
-        except (BrowserEnded, UsageError, OSError) as error:
-            if not has_answered:
-                answer(error if isinstance(error, UsageError) else BrowserEnded(str(error)))
+        path = await self._blocking.run(find_chromium, settings.browser_path)
+        flags = list(settings.browser_flags)
+        if settings.browser_memory_mb:
+            flags.append(f"--js-flags=--max-old-space-size={settings.browser_memory_mb}")
+        async with open_chromium(
+            path, flags, has_sandbox=settings.browser_sandbox, blocking=self._blocking
+        ) as chromium:
+            lease = _Lease(chromium)
+            self.launched += 1
+            logger.debug("started %s, process %d", path, chromium.pid)
+            task_status.started(lease)
+            await lease.is_over.wait()
 
     async def _current(self) -> _Lease:
-        """Return the browser for the next page; starts one if needed."""
+        """Return the browser for the next page; starts one if needed.
+
+        Raises:
+            BrowserEnded: If the browser does not start.
+            UsageError: If no browser can be started, or several have ended before they rendered a page.
+        """
         async with self._lock:
             lease = self._lease
-            if lease is not None and (lease.is_retired or lease.chromium.connection.ended is not None):
-                if lease.chromium.connection.ended is not None:
-                    self._failures = 0 if lease.has_rendered else self._failures + 1
+            if lease is not None and lease.chromium.connection.ended is not None:
+                self._failures = 0 if lease.has_rendered else self._failures + 1
+                self._last_words = lease.chromium.last_words()
                 lease.retire()
-                lease = None
             if self._failures >= MAX_FAILURES:
-                raise UsageError(f"{MAX_FAILURES} browsers in a row ended before they rendered a page")
-            if lease is None:
+                last = f": {self._last_words}" if self._last_words else ""
+                raise UsageError(f"{MAX_FAILURES} browsers in a row ended before they rendered a page{last}")
+            if lease is None or lease.is_retired:
                 self._lease = None
                 lease = self._lease = await self._started()
             return lease
 
     async def _started(self) -> _Lease:
-        found: list[_Lease | Exception] = []
-        is_answered = trio.Event()
-
-        def answer(result: _Lease | Exception) -> None:
-            found.append(result)
-            is_answered.set()
-            if is_abandoned and isinstance(result, _Lease):
-                result.retire()
-
-        is_abandoned = False
-        self._answers.append(answer)
-        self._wanted.set()
+        await self._is_running.wait()
+        assert self._nursery is not None
         try:
-            await is_answered.wait()
-        except trio.Cancelled:
-            is_abandoned = True
-            if found and isinstance(found[0], _Lease):
-                found[0].retire()
-            raise
-        if isinstance(found[0], Exception):
-            self._failures += isinstance(found[0], BrowserEnded)
-            raise found[0]
-        return found[0]
+            with trio.move_on_after(LAUNCH_TIMEOUT):
+                lease: _Lease = await self._nursery.start(self._run_one)
+                return lease
+            raise BrowserEnded(f"the browser did not start within {LAUNCH_TIMEOUT:g} s")
+        except (BrowserEnded, OSError) as error:
+            self._failures += 1
+            self._last_words = str(error)
+            raise BrowserEnded(str(error)) from error
 
     @asynccontextmanager
     async def open_page(self, opening: Opening) -> AsyncGenerator[BrowserPage, None]:
@@ -308,35 +294,30 @@ class Browsers:
         """
         with opening.paused():
             lease = await self._current()
-        lease.open += 1
+        session = opening.session
         lease.pages += 1
         self.open += 1
-        if opening.session is not None:
-            lease.used[opening.session] = lease.used.get(opening.session, 0) + 1
+        lease.open += 1
+        if session is not None:
+            lease.used[session] += 1
         try:
-            async with (
-                self._context(lease, opening) as context,
-                open_page(lease.chromium, context, opening) as page,
-            ):
+            async with self._context(lease, opening) as context, open_page(lease.chromium, context, opening) as page:
                 yield page
                 lease.has_rendered = True
         finally:
-            lease.open -= 1
             self.open -= 1
-            if opening.session is not None:
-                lease.used[opening.session] -= 1
-            self._look(lease)
-            if lease.is_retired and not lease.open:
-                lease.is_over.set()
+            lease.open -= 1
+            if session is not None:
+                lease.used[session] -= 1
+            if lease.is_retired or self._is_spent(lease):
+                lease.retire()
 
-    def _look(self, lease: _Lease) -> None:
-        """Retire a browser that has rendered enough pages or needs too much memory."""
+    def _is_spent(self, lease: _Lease) -> bool:
+        """Return True if a browser has rendered enough pages or needs too much memory."""
         settings = self._settings
-        is_spent = lease.pages >= settings.browser_recycle
-        if not is_spent and settings.browser_recycle_mb and lease is self._lease:
-            is_spent = self.memory_bytes() > settings.browser_recycle_mb << 20
-        if is_spent and not lease.is_retired:
-            lease.retire()
+        most = settings.browser_recycle_mb << 20
+        is_large = most > 0 and lease is self._lease and self.memory_bytes() > most
+        return is_large or lease.pages >= settings.browser_recycle
 
     def memory_bytes(self) -> int:
         """Return the memory of the current browser; 0 if none runs or the system does not report it.
@@ -346,8 +327,9 @@ class Browsers:
         now = trio.current_time()
         if now - self._measured_at >= MEASURE_EVERY:
             self._measured_at = now
-            is_running = self._lease is not None and self._lease.chromium.connection.ended is None
-            self._memory = self._lease.chromium.memory_bytes() if self._lease is not None and is_running else 0
+            chromium = None if self._lease is None else self._lease.chromium
+            is_running = chromium is not None and chromium.connection.ended is None
+            self._memory = chromium.memory_bytes() if chromium is not None and is_running else 0
         return self._memory
 
     @asynccontextmanager
@@ -359,31 +341,29 @@ class Browsers:
             connection.post("", "Target.disposeBrowserContext", {"browserContextId": made["browserContextId"]})
 
         session = opening.session
-        context = None if session is None else lease.contexts.get(session)
-        is_own = session is None
+        context = lease.contexts.get(session) if session is not None else None
         if context is None:
             made = await connection.call("", "Target.createBrowserContext", {"disposeOnDetach": True}, undo=dispose)
             context = str(made["browserContextId"])
             deny = {"behavior": "deny", "browserContextId": context}
             connection.post("", "Browser.setDownloadBehavior", deny)
-            if session is not None:
-                if session in lease.contexts:  # another page of the session was faster
-                    dispose(made)
-                    context = lease.contexts[session]
-                lease.contexts[session] = context
+            if session is not None and session in lease.contexts:  # another page of the session was faster
+                dispose(made)
+                context = lease.contexts[session]
+        if session is not None:
+            lease.contexts[session] = context
+            lease.contexts.move_to_end(session)
+            for other in [each for each in lease.contexts if not lease.used[each]]:
+                if len(lease.contexts) <= self._settings.browser_sessions:
+                    break
+                dispose({"browserContextId": lease.contexts.pop(other)})
+                del lease.used[other]
         try:
-            if session is not None:
-                lease.contexts.move_to_end(session)
-                for other in [each for each in lease.contexts if not lease.used.get(each)]:
-                    if len(lease.contexts) <= self._settings.browser_sessions:
-                        break
-                    dispose({"browserContextId": lease.contexts.pop(other)})
-                    lease.used.pop(other, None)
             if opening.cookies:
                 await _set_cookies(connection, context, opening.cookies)
             yield context
         finally:
-            if is_own:
+            if session is None:
                 dispose({"browserContextId": context})
 
 

@@ -39,6 +39,7 @@ import trio
 from trawl.browser.devtools import CommandFailed
 from trawl.browser.page import Answer, Asked, BrowserPage, Opening, OpenPage, ScriptFailed
 from trawl.browser.pool import BrowserSettings, Page
+from trawl.cache.policy import directives_of, seconds_of
 from trawl.cookies import Cookie, Jars, jar_name
 from trawl.errors import (
     BodyTooLarge,
@@ -51,7 +52,7 @@ from trawl.errors import (
     RenderError,
     UsageError,
 )
-from trawl.http import Fetch, Outcome, Replace, Request, Response, host_of, is_in_domains, kind_of, scheme_of
+from trawl.http import Fetch, Headers, Outcome, Replace, Request, Response, host_of, is_in_domains, kind_of, scheme_of
 from trawl.http.notes import note
 from trawl.observe import BrowserStatus, Stats
 from trawl.passwords import without_passwords
@@ -192,27 +193,19 @@ class PageTimer:
         self._pending = 0
         self._left = seconds
 
-    def stop(self) -> None:
-        """Stop the timer, because the browser or one more request is pending."""
+    @contextmanager
+    def paused(self) -> Generator[None, None, None]:
+        """Stop the timer during a block. Blocks of several tasks may overlap."""
         if not self._pending:
             self._left = self.scope.deadline - trio.current_time()
             self.scope.deadline = math.inf
         self._pending += 1
-
-    def resume(self) -> None:
-        """Continue when nothing is pending any more."""
-        self._pending -= 1
-        if not self._pending:
-            self.scope.deadline = trio.current_time() + self._left
-
-    @contextmanager
-    def paused(self) -> Generator[None, None, None]:
-        """Stop the timer during a block."""
-        self.stop()
         try:
             yield
         finally:
-            self.resume()
+            self._pending -= 1
+            if not self._pending:
+                self.scope.deadline = trio.current_time() + self._left
 
 
 class SharedFiles:
@@ -272,23 +265,14 @@ def file_bytes(url: str, answer: Answer) -> int:
 
 def freshness(answer: Answer) -> float:
     """Return the seconds for which other pages may use a response without a new request (RFC 9111, 3 and 4.2.1)."""
-    fields: dict[str, str] = {}
-    for name, value in answer.headers:
-        key = name.lower()
-        fields[key] = f"{fields[key]}, {value}" if key in fields else value
-    control: dict[str, str] = {}
-    for part in fields.get("cache-control", "").split(","):
-        name, _, value = part.strip().partition("=")
-        control.setdefault(name.lower(), value.strip('"'))
-    varies = {name.strip().lower() for name in fields.get("vary", "").split(",") if name.strip()}
-    if answer.status != 200 or control.keys() & {"no-store", "private", "no-cache"} or "set-cookie" in fields:
+    headers = Headers(answer.headers)
+    control = directives_of(headers.getlist("Cache-Control"))
+    varies = {name.strip().lower() for name in ",".join(headers.getlist("Vary")).split(",")}
+    if answer.status != 200 or control.keys() & {"no-store", "private", "no-cache"} or "Set-Cookie" in headers:
         return 0.0
-    if varies - {"accept-encoding", "origin"}:
+    if varies - {"accept-encoding", "origin", ""}:
         return 0.0
-    age, max_age = fields.get("age", "0"), control.get("max-age", "")
-    if not max_age.isdigit() or not max_age.isascii():
-        return 0.0
-    return float(max_age) - (float(age) if age.isdigit() and age.isascii() else 0.0)
+    return (seconds_of(control.get("max-age")) or 0.0) - (seconds_of(headers.get("Age")) or 0.0)
 
 
 class Rendering:
@@ -299,7 +283,6 @@ class Rendering:
         jars: The cookies.
         spider: The spider, whose methods ``run`` names.
         open_page: Opens pages.
-
         measure: Returns the memory of the browser in bytes.
         max_body_bytes: Maximum size of the HTML of a rendered page; 0 for no limit.
     """
@@ -314,7 +297,8 @@ class Rendering:
         *,
         max_body_bytes: int = 0,
     ) -> None:
-        self._settings = settings
+        self.settings: BrowserSettings = settings
+        self.third_party: frozenset[str] = settings.third_party_domains
         self._jars = jars
         self._spider = spider
         self._open_page = open_page
@@ -325,16 +309,6 @@ class Rendering:
         self._visits: dict[_Visit, None] = {}
         self._measure = measure
         self._max_body_bytes = max_body_bytes
-
-    @property
-    def settings(self) -> BrowserSettings:
-        """The settings."""
-        return self._settings
-
-    @cached_property
-    def third_party(self) -> frozenset[str]:
-        """The domains in ``BROWSER_THIRD_PARTY``."""
-        return self._settings.third_party_domains
 
     @cached_property
     def rules(self) -> AdmissionRules:
@@ -348,7 +322,7 @@ class Rendering:
             return BrowserStatus()
         return BrowserStatus(
             open=len(self._visits),
-            tabs=self._settings.browser_pages,
+            tabs=self.settings.browser_pages,
             rendered=rendered,
             requests=stats.count("browser/request_count"),
             memory=self._measure(),
@@ -508,9 +482,9 @@ class Rendering:
         is_merged = not request.meta_get("dont_merge_cookies")
         return Opening(
             ask=visit.ask,
-            cookies=[to_devtools(cookie) for cookie in self._jars.jar(jar_name(request))] if is_merged else [],
+            cookies=[to_devtools(cookie) for cookie in self._jars.of_page(request)],
             user_agent=visit.user_agent,
-            blocked=how.get("block", self._settings.browser_block),
+            blocked=how.get("block", self.settings.browser_block),
             viewport=how.get("viewport"),
             # The storage of a session contains the session's cookies.
             session=request.meta_get("session") if is_merged else None,
@@ -518,7 +492,7 @@ class Rendering:
         )
 
     async def _rendered_once(self, request: Request, response: Response, how: Page) -> RenderedResponse:
-        timer = PageTimer(how.get("timeout", self._settings.browser_timeout))
+        timer = PageTimer(how.get("timeout", self.settings.browser_timeout))
         visit = _Visit(self, request, response, timer)
         opening = self._opening(visit, request, how)
         self._visits[visit] = None

@@ -35,6 +35,7 @@ __all__ = [
     "is_variant",
     "lifetime_of",
     "make_policy",
+    "seconds_of",
 ]
 
 HEURISTIC_SHARE = 0.1
@@ -70,7 +71,7 @@ def directives_of(values: Iterable[str], ignored: Iterable[str] = ()) -> dict[st
 def lifetime_of(stored: CacheEntry, directives: Mapping[str, str]) -> float:
     """Return the seconds for which a response is fresh after its ``Date``. A private cache ignores ``s-maxage``."""
     headers = stored.headers
-    if (seconds := _seconds(directives.get("max-age"))) is not None:
+    if (seconds := seconds_of(directives.get("max-age"))) is not None:
         return seconds
     made = _moment(headers.get("Date"))
     made = stored.came_at if made is None else made
@@ -89,7 +90,7 @@ def age_of(stored: CacheEntry, now: float) -> float:
     headers = stored.headers
     made = _moment(headers.get("Date"))
     apparent = 0.0 if made is None else max(0.0, stored.came_at - made)
-    told = (_seconds(headers.get("Age")) or 0.0) + (stored.came_at - stored.asked_at)
+    told = (seconds_of(headers.get("Age")) or 0.0) + (stored.came_at - stored.asked_at)
     return max(apparent, told) + max(0.0, now - stored.came_at)
 
 
@@ -105,14 +106,14 @@ def is_fresh(stored: CacheEntry, directives: Mapping[str, str], wishes: Mapping[
     if "no-cache" in directives or "no-cache" in wishes:
         return False
     age, lifetime = age_of(stored, now), lifetime_of(stored, directives)
-    max_age = _seconds(wishes.get("max-age"))
+    max_age = seconds_of(wishes.get("max-age"))
     if max_age is not None and age > max_age:
         return False
-    if age + (_seconds(wishes.get("min-fresh")) or 0.0) < lifetime:
+    if age + (seconds_of(wishes.get("min-fresh")) or 0.0) < lifetime:
         return True
     if "max-stale" not in wishes or "must-revalidate" in directives:
         return False
-    max_stale = _seconds(wishes["max-stale"])
+    max_stale = seconds_of(wishes["max-stale"])
     return age - lifetime <= (math.inf if max_stale is None else max_stale)
 
 
@@ -125,7 +126,8 @@ def is_variant(request: Request, stored: CacheEntry) -> bool:
     return "*" not in names and all(request.headers.get(name) == sent.get(name) for name in names)
 
 
-def _seconds(text: str | None) -> float | None:
+def seconds_of(text: str | None) -> float | None:
+    """Return a number of seconds in a header (RFC 9111, 1.2.2); None if there is none."""
     if text is None or not text.isascii() or not text.isdigit():
         return None
     return float(text[:12])

@@ -281,6 +281,20 @@ class Jars:
         """Return the jar with this name, which is created if needed. None is the name of the default jar."""
         return self._jars.setdefault(name, Jar())
 
+    def of_page(self, request: Request) -> list[Cookie]:
+        """Return the cookies of a page that a browser opens for ``request``: those of its jar, and its own.
+
+        If the request does not merge cookies, the page has only the request's own cookies.
+        """
+        target = RequestUrl.from_url(request.url)
+        is_merged = self._is_enabled and not request.meta_get("dont_merge_cookies")
+        found = list(self.jar(jar_name(request)) if is_merged else self._brought(request, target))
+        for pair in request.headers.get("Cookie", "").split(";"):
+            name, _, value = pair.strip().partition("=")
+            if name:
+                found.append(Cookie(name, value, target.host, "/", is_host_only=True, is_secure=target.is_secure))
+        return found
+
     def add(self, cookie: Cookie, name: Hashable = None) -> None:
         """Store a cookie from another source, such as a file, in the jar ``name``, unless the cookie is too long."""
         if is_too_long(cookie.name, cookie.value):
