@@ -17,7 +17,12 @@ from typing import Any
 __all__ = ["PEERS", "environment_of", "peer_python", "run_script", "version_of"]
 
 ROOT = Path(__file__).parent.parent
-PEERS = {"scrapy": "scrapy>=2.19,<3", "crawlee": "crawlee[parsel]>=1.11", "compiled": str(ROOT)}
+PEERS = {
+    "scrapy": "scrapy>=2.19,<3",
+    "crawlee": "crawlee[parsel]>=1.11",
+    "compiled": str(ROOT),
+    "scrapy-playwright": "scrapy-playwright>=0.0.48",
+}
 """The requirements of each environment, for pip. ``compiled`` is this checkout with compiled modules."""
 
 CHILD_WITHIN = 600.0

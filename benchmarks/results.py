@@ -86,7 +86,7 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
         "versions": {
-            **{peer: version_of(peer) for peer in PEERS if peer != "compiled"},  # "compiled" has trawl's versions
+            **{peer: version_of(peer) for peer in PEERS if peer in ("scrapy", "crawlee")},
             "nginx": nginx()[1],
             **{name: found for name in SHOWN if (found := installed(name))},
         },

@@ -3,6 +3,7 @@
 from benchmarks import free_host
 from benchmarks.bench import Row
 from benchmarks.rows import (
+    browser,
     calls,
     choosing,
     connections,
@@ -52,6 +53,7 @@ ROWS = {
             shared_jobs.processes,
         ),
         Row("views", "the panel, the metrics and the terminal, with 10,000 hosts", views.views),
+        Row("browser", "pages that a browser renders, 4 at a time, each with four requests", browser.rendered),
         Row("stream", "a crawl of 200,000 pages with a million links", stream.streamed),
     )
 }

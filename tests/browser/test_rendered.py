@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import trio
 from trio.testing import MockClock
 
 import trawl
-from trawl.browser import Opening
+from trawl.browser import BrowserPage, Opening
 from trawl.browser.page import ScriptFailed
 from trawl.http import Fetch, Outcome, Replace, Request, Response
 from trawl.testing import Rendered, SimulatedResponse, SimulatedWeb, Simulation, simulate
@@ -692,3 +693,31 @@ def test_credentials_and_headers_of_the_session_are_sent_with_the_requests_of_a_
         f"{A}/api": ("Bearer secret", "1", "http://proxy.example:3128"),
         f"{CDN}/lib.js": (None, "1", "http://proxy.example:3128"),
     }
+
+
+def test_a_simulated_page_has_the_methods_of_a_real_page() -> None:
+    for name, method in inspect.getmembers(BrowserPage, inspect.isfunction):
+        if not name.startswith("_") and name != "call":
+            names = list(inspect.signature(method).parameters)
+            assert list(inspect.signature(getattr(SimulatedPage, name)).parameters) == names, name
+
+
+def test_a_frame_of_a_simulated_page_takes_actions() -> None:
+    web = SimulatedWeb()
+    frame = Rendered("<input id=user><a class=go>go</a>", on={"click .go": Rendered("<p>in</p>", [["/api"]])})
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<iframe></iframe>", frames={"iframe": frame}))
+    found: list[Any] = []
+
+    class Acts(Shop):
+        pages = 1
+        how = {"run": "load_all"}
+
+        async def load_all(self, page: Any) -> None:
+            await page.frame("iframe").fill("#user", "anna")
+            await page.frame("iframe").click(".go")
+            found.append(await page.frame("iframe").text("p"))
+            page.frame("frame")
+
+    (error,) = simulate(Acts, web, errors="collect").errors
+    assert "has no frame 'frame': name it in Rendered(frames=...)" in str(error)
+    assert found == ["in"]

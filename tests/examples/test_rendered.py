@@ -15,7 +15,7 @@ async def test_the_quotes_of_the_page_are_read_after_two_scrolls() -> None:
     demo = DemoSite()
     web = SimulatedWeb()
     web.add_host(demo.host, handler=demo, robots=demo.robots)
-    result = await crawl(Rendered, web, spider_args={"pages": "2"})
+    result = await crawl(Rendered, web, pages="2")
     items = result.items or []
     assert len(items) >= 20
     assert items[0].keys() == {"text", "author"}

@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 import trawl
-from trawl._run import CrawlResult, crawl_with
 from trawl.browser.devtools import NAMES, PROFILE
 from trawl.http import Request
-from trawl.settings import Layer, load, of_spider
-from trawl.testing import SimulatedResponse, SimulatedWeb
+from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation
 
 PATH = next((found for name in NAMES if (found := shutil.which(name))), "")
 
@@ -23,11 +21,9 @@ HTML = {"Content-Type": "text/html; charset=utf-8"}
 TEXT = {"Content-Type": "text/plain"}
 
 SETTINGS = {
-    "BROWSER_SANDBOX": False,  # all pages are ours, and the tests may run as root
     "DOWNLOAD_DELAY": 0,
     "DOWNLOAD_DELAY_PER_SLOT": 0,
     "RETRY_TIMES": 0,
-    "THROTTLING_SHARED": False,
 }
 
 
@@ -42,12 +38,11 @@ def wanted() -> str:
 
 
 async def crawl(
-    spider: type[trawl.Spider], web: SimulatedWeb, settings: Mapping[str, Any] | None = None, **options: Any
-) -> CrawlResult:
+    spider: type[trawl.Spider], web: SimulatedWeb, settings: Mapping[str, Any] | None = None, **arguments: Any
+) -> Simulation:
     """Crawl a simulated web with a real Chromium, on the real clock."""
     wanted()
-    values = load(of_spider(spider), Layer("settings", {**SETTINGS, **(settings or {})}))
-    return await crawl_with(spider, values, collect=True, transport=web.transport(), **options)
+    return await web.crawl_in_browser(spider, {**SETTINGS, **(settings or {})}, errors="collect", **arguments)
 
 
 def site(handler: Callable[[str, Request], Any], *hosts: str, robots: str | None = None) -> SimulatedWeb:

@@ -131,7 +131,7 @@ async def test_cancels_at_random_instants_leave_nothing() -> None:
     async with running() as browsers:
         async with browsers.open_page(Opening(ask=ask)) as first:
             await first.goto("http://a.example/")
-            chromium = first._chromium  # type: ignore[attr-defined]
+            chromium = first._chromium
             for _ in range(30):
                 with trio.move_on_after(chance.uniform(0.0, 0.2)):
                     async with browsers.open_page(Opening(ask=ask)) as opened:
@@ -221,7 +221,7 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-COMMAND = re.compile(r'"((?:Page|Target|Fetch|Browser|Storage|Runtime|Input|Emulation)\.[a-z]\w+)"')
+COMMAND = re.compile(r'"((?:Page|Target|Fetch|Browser|Storage|Runtime|Input|Emulation|DOM)\.[a-z]\w+)"')
 
 
 def used() -> set[str]:
@@ -304,3 +304,43 @@ async def test_frames_workers_modules_and_events_ask_for_everything() -> None:
                 await trio.sleep(0.05)
     assert set(log) == {"blob", "data", "worker api", "module", "event hello", "no WebSocket"}
     assert asked == answers.keys()
+
+
+FRAMED = b"""<body style="margin:0"><div style="height:1500px"></div><iframe class=own src=/own></iframe>
+<iframe class=foreign src=http://other.example/frame style="border:7px solid"></iframe></body>"""
+
+FIELD = b"""<body><div style="height:900px"></div><input id=name><button>go</button><p></p><script>
+var mine = location.host, find = css => document.querySelector(css);
+find('button').onclick = () => find('p').textContent = 'hello ' + find('#name').value</script>%s</body>"""
+
+
+async def test_frames_of_the_own_and_of_another_site_take_actions() -> None:
+    answers = {
+        "http://a.example/": FRAMED,
+        "http://a.example/own": FIELD % b"<iframe class=inner src=/inner></iframe>",
+        "http://a.example/inner": FIELD % b"",
+        "http://other.example/frame": FIELD % b"",
+    }
+
+    async def ask(wanted: Asked) -> Answer | None:
+        await trio.lowlevel.checkpoint()
+        return Answer(200, [("Content-Type", "text/html")], answers[wanted.url])
+
+    async with running() as browsers, browsers.open_page(Opening(ask=ask)) as opened:
+        await opened.goto("http://a.example/")
+        own, foreign = opened.frame(".own"), opened.frame("iframe.foreign")
+        for frame, host in ((own, "a.example"), (foreign, "other.example"), (own.frame(".inner"), "a.example")):
+            await frame.wait_for("button")
+            await frame.fill("#name", host)
+            await frame.click("button")
+            await frame.wait_for("p:not(:empty)")
+            assert await frame.text("p") == f"hello {host}"
+            assert await frame.evaluate("new Promise(done => done(mine))") == host  # in the world of its own scripts
+            assert "<button" in await frame.html()
+        assert await foreign.url() == "http://other.example/frame"
+        assert not await opened.has("button")
+        with pytest.raises(LookupError, match=r"no element of http://a\.example/own matches '\.none'"):
+            await own.click(".none")
+        for css, words in ((".none", "no frame of http://a.example/ matches"), ("body", "'body' is not a frame")):
+            with pytest.raises(LookupError, match=words):
+                await opened.frame(css).has("p")

@@ -159,6 +159,7 @@ class Rendered:
             ``"evaluate SCRIPT"``.
         url: The URL after the scripts or the action; "" leaves the URL unchanged.
         value: The value of ``evaluate``.
+        frames: The frames of the page, by the CSS selector that ``page.frame()`` gets.
 
     Raises:
         TypeError: If ``asks`` is not a list of lists of URLs.
@@ -171,6 +172,7 @@ class Rendered:
     on: Mapping[str, Rendered] = attrs.field(factory=dict)
     url: str = ""
     value: Any = None
+    frames: Mapping[str, Rendered] = attrs.field(factory=dict)
 
 
 def make_failure(failure: Failure, cause: str, url: str, method: str) -> DownloadError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from contextvars import ContextVar
 from functools import cached_property, partial
 from itertools import pairwise
@@ -333,8 +334,15 @@ async def crawl_web(
     seed: int,
     errors: Errors,
     spider_args: Mapping[str, Any],
+    *,
+    has_browser: bool = False,
 ) -> Simulation:
-    """Run a spider as in :meth:`trawl.testing.SimulatedWeb.crawl`, in a Trio program with a virtual clock."""
+    """Run a spider as in :meth:`trawl.testing.SimulatedWeb.crawl`, in a Trio program with a virtual clock.
+
+    If ``has_browser``, run it as in :meth:`trawl.testing.SimulatedWeb.crawl_in_browser`, on the clock of the program.
+    """
+    if has_browser:
+        return await _crawl(spider_cls, web, settings, seed, errors, spider_args, has_browser=True)
     if not isinstance(trio.lowlevel.current_clock(), MockClock):
         raise RuntimeError("a simulated crawl needs a virtual clock: give the test the fixture autojump_clock")
     with seeded_scheduling_here(seed):
@@ -348,11 +356,13 @@ async def _crawl(
     seed: int,
     errors: Errors,
     spider_args: Mapping[str, Any],
+    *,
+    has_browser: bool = False,
 ) -> Simulation:
     if errors not in get_args(Errors):
         raise ValueError(f'errors={errors!r}: use "raise" or "collect"')
     # Two simulations in one program do not share scopes, unless the test sets THROTTLING_SHARED.
-    apart = Layer("simulation", {"THROTTLING_SHARED": False})
+    apart = Layer("simulation", {"THROTTLING_SHARED": False, **({"BROWSER_SANDBOX": False} if has_browser else {})})
     settings = (
         given if isinstance(given, Settings) else load(apart, of_spider(spider_cls), Layer("settings", given or {}))
     )
@@ -360,8 +370,15 @@ async def _crawl(
     transport = web.transport(settings.of(TransportSettings), seed=seed, begun_at=begun_at)
     tracker = ScopeTracker(transport.send_log, begun_at)
     collector = ErrorCollector()
-    with guarded() as guard, GuardInstrument(guard) as instrument, collector:
-        transport.on_bug = guard.end
+    replaced: dict[str, Any] = {}
+    with ExitStack() as stack:
+        if not has_browser:
+            guard = stack.enter_context(guarded())
+            instrument = stack.enter_context(GuardInstrument(guard))
+            transport.on_bug = guard.end
+            open_page = partial(web.open_page, on_bug=guard.end)
+            replaced = {"open_page": open_page, "blocking": InlineBlocking(), "now_utc": WALL_START_UTC}
+        stack.enter_context(collector)
         result = await crawl_with(
             spider_cls,
             settings,
@@ -369,14 +386,13 @@ async def _crawl(
             collect=True,
             watchers=[tracker.watch, collector.watch],
             transport=transport,
-            open_page=partial(web.open_page, on_bug=guard.end),
-            blocking=InlineBlocking(),
             resolve=web.resolve,
             seed=seed,
-            now_utc=WALL_START_UTC,
             recorder=tracker.record,
+            **replaced,
         )
-    instrument.check()
+    if not has_browser:
+        instrument.check()
     sends = transport.send_log.sends(begun_at, trio.current_time())
     collector.finish(transport.unknown, result)
     web.latest = Simulation(

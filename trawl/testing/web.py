@@ -320,6 +320,25 @@ class SimulatedWeb:
 
         return await crawl_web(spider_cls, self, settings, seed, errors, spider_args)
 
+    async def crawl_in_browser(
+        self,
+        spider_cls: type[Spider],
+        settings: Mapping[str, object] | None = None,
+        seed: int = 0,
+        *,
+        errors: Errors = "raise",
+        **spider_args: object,
+    ) -> Simulation:
+        """Run a spider against this web, and render its pages in a real Chromium. A checkpoint.
+
+        No request leaves the process, but Chromium runs the scripts of the pages. So the clock must be the real clock,
+        and times differ from run to run. ``rendered`` of the pages is not needed. Chromium runs without its sandbox
+        unless ``settings`` has ``BROWSER_SANDBOX``. Arguments and errors are those of :meth:`crawl`.
+        """
+        from trawl.testing.simulation import crawl_web  # noqa: PLC0415 - only a crawl needs the engine
+
+        return await crawl_web(spider_cls, self, settings, seed, errors, spider_args, has_browser=True)
+
     def unresolved(self, request: Request) -> NameNotResolved:
         """Return the error for a request to a host that is not on this web."""
         known = ", ".join(sorted(self._hosts)[:5]) or "none"
@@ -357,6 +376,7 @@ class SimulatedPage:
         self._url = "about:blank"
         self._html = ""
         self._state = Rendered()
+        self._frames: dict[str, SimulatedPage] = {}
 
     async def goto(self, url: str) -> None:
         """Navigate to ``url``, and run the scripts of its page."""
@@ -384,6 +404,7 @@ class SimulatedPage:
         self._html = state.html or self._html
         self._url = urljoin(self._url, state.url) if state.url else self._url
         self._state = state
+        self._frames.clear()
 
     async def _act(self, action: str, css: str = "", *, is_optional: bool = False) -> Rendered:
         if css and not await self.has(css):
@@ -397,6 +418,16 @@ class SimulatedPage:
             )
         await self._become(effect)
         return effect
+
+    def frame(self, css: str) -> SimulatedPage:
+        """Return a frame that ``Rendered(frames=...)`` describes."""
+        if css not in self._state.frames:
+            raise LookupError(f"the simulated page {self._url} has no frame {css!r}: name it in Rendered(frames=...)")
+        if css not in self._frames:
+            self._frames[css] = SimulatedPage(self._web, self._opening)
+            self._frames[css]._url, self._frames[css]._state = self._url, self._state.frames[css]
+            self._frames[css]._html = self._state.frames[css].html
+        return self._frames[css]
 
     async def loaded(self) -> None:
         """Return at once, because :meth:`goto` has loaded the page. A checkpoint."""
