@@ -12,6 +12,8 @@ request is therefore a sub-request of the page.
 
 A page lives as long as its block (:func:`open_page`). Leaving the block, or cancelling it, closes the tab without
 waiting for Chromium, which may be busy with a script that never ends.
+
+Length: one page, with each event that Chromium reports about it and each action of a user on it.
 """
 
 from __future__ import annotations

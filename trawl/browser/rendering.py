@@ -39,7 +39,6 @@ import trio
 from trawl.browser.devtools import CommandFailed
 from trawl.browser.page import Answer, Asked, BrowserPage, Opening, OpenPage, ScriptFailed
 from trawl.browser.pool import BrowserSettings, Page
-from trawl.cache.policy import directives_of, seconds_of
 from trawl.cookies import Cookie, Jars, jar_name
 from trawl.errors import (
     BodyTooLarge,
@@ -265,6 +264,8 @@ def file_bytes(url: str, answer: Answer) -> int:
 
 def freshness(answer: Answer) -> float:
     """Return the seconds for which other pages may use a response without a new request (RFC 9111, 3 and 4.2.1)."""
+    from trawl.cache.policy import directives_of, seconds_of  # noqa: PLC0415 - the package imports its stores
+
     headers = Headers(answer.headers)
     control = directives_of(headers.getlist("Cache-Control"))
     varies = {name.strip().lower() for name in ",".join(headers.getlist("Vary")).split(",")}

@@ -2,6 +2,8 @@
 
 A test that only checks items might pass although the spider fails on every page. So :class:`ErrorCollector` collects
 the errors of a run and raises them at its end, unless the test wants to collect them.
+
+Length: one run, from its components to everything that a test asks about it.
 """
 
 from __future__ import annotations
@@ -341,12 +343,10 @@ async def crawl_web(
 
     If ``has_browser``, run it as in :meth:`trawl.testing.SimulatedWeb.crawl_in_browser`, on the clock of the program.
     """
-    if has_browser:
-        return await _crawl(spider_cls, web, settings, seed, errors, spider_args, has_browser=True)
-    if not isinstance(trio.lowlevel.current_clock(), MockClock):
+    if not has_browser and not isinstance(trio.lowlevel.current_clock(), MockClock):
         raise RuntimeError("a simulated crawl needs a virtual clock: give the test the fixture autojump_clock")
     with seeded_scheduling_here(seed):
-        return await _crawl(spider_cls, web, settings, seed, errors, spider_args)
+        return await _crawl(spider_cls, web, settings, seed, errors, spider_args, has_browser=has_browser)
 
 
 async def _crawl(
@@ -363,9 +363,8 @@ async def _crawl(
         raise ValueError(f'errors={errors!r}: use "raise" or "collect"')
     # Two simulations in one program do not share scopes, unless the test sets THROTTLING_SHARED.
     apart = Layer("simulation", {"THROTTLING_SHARED": False, **({"BROWSER_SANDBOX": False} if has_browser else {})})
-    settings = (
-        given if isinstance(given, Settings) else load(apart, of_spider(spider_cls), Layer("settings", given or {}))
-    )
+    layers = () if isinstance(given, Settings) else (apart, of_spider(spider_cls), Layer("settings", given or {}))
+    settings = given if isinstance(given, Settings) else load(*layers)
     begun_at = trio.current_time()
     transport = web.transport(settings.of(TransportSettings), seed=seed, begun_at=begun_at)
     tracker = ScopeTracker(transport.send_log, begun_at)
@@ -376,8 +375,8 @@ async def _crawl(
             guard = stack.enter_context(guarded())
             instrument = stack.enter_context(GuardInstrument(guard))
             transport.on_bug = guard.end
-            open_page = partial(web.open_page, on_bug=guard.end)
-            replaced = {"open_page": open_page, "blocking": InlineBlocking(), "now_utc": WALL_START_UTC}
+            replaced = {"blocking": InlineBlocking(), "now_utc": WALL_START_UTC}
+            replaced["open_page"] = partial(web.open_page, on_bug=guard.end)
         stack.enter_context(collector)
         result = await crawl_with(
             spider_cls,

@@ -2,6 +2,8 @@
 
 Each run creates its own transport from the web, with full buckets, no open connections and new random generators. So a
 web serves any number of runs, and all of them get the same responses.
+
+Length: the web and its pages, including the actions of a page that a browser renders.
 """
 
 from __future__ import annotations
