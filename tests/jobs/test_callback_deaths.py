@@ -21,7 +21,7 @@ from tests.jobs.killing import put_back
 from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl._run import CrawlResult
 from trawl.frontier.inspect import failures, inspect_job, requeue_failed
-from trawl.http import Response
+from trawl.http import Fetch, Outcome, Request, Response
 
 FAST = {"ROBOTSTXT_OBEY": False, "DOWNLOAD_DELAY": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 16}
 REASON = "its callback ended the process 3 times"
@@ -127,6 +127,84 @@ async def test_a_page_whose_items_end_the_process_in_a_pipeline_fails_after_thre
 ) -> None:
     runs = Runs(folder, site(15), settings={**FAST, "ITEM_PIPELINES": {Fragile: 1}})
     deaths, result = await runs_to_the_end(runs, Buried)
+    assert (deaths, result.reason) == (3, "finished")
+    assert failed(runs) == {"http://a.example/3": REASON}
+
+
+class Passing:
+    """A middleware that waits before and after each send, and ends the process on some pages."""
+
+    def __init__(self, fetch: Fetch, before: Sequence[str], after: Sequence[str]) -> None:
+        self.fetch, self.before, self.after = fetch, before, after
+
+    async def __call__(self, request: Request) -> Outcome:
+        await trio.sleep(0.2)
+        if request.url in self.before:
+            Buried.killer.die()
+        outcome = await self.fetch(request)
+        await trio.sleep(0.2)
+        if request.url in self.after:
+            Buried.killer.die()
+        return outcome
+
+
+async def test_pages_whose_middleware_ends_the_process_fail_and_pages_beside_them_do_not(
+    folder: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    before, after = ["http://a.example/3"], ["http://a.example/5", "http://a.example/9"]
+
+    def middleware(fetch: Fetch) -> Fetch:
+        return Passing(fetch, before, after)
+
+    runs = Runs(folder, site(31), settings={**FAST, "DOWNLOADER_MIDDLEWARES": {middleware: 560}})
+    deaths, result = await runs_to_the_end(runs, Buried, 40)
+    assert result.reason == "finished"
+    assert deaths <= 11  # the first death of each may be shared
+    words = "its middleware ended the process 3 times"
+    assert failed(runs) == dict.fromkeys([*before, *after], words)
+    lost = {3, 7, 8, 15, 16, 17, 18, 5, 11, 12, 23, 24, 25, 26, 9, 19, 20}
+    assert runs.urls == [url for url in all_urls(31) if int(url.rpartition("/")[2] or 0) not in lost]
+    assert "a process died in the middleware of http://a.example/3 (death 2 of 3)\n" in caplog.text
+
+
+async def test_a_start_that_ends_the_process_fails_after_three_deaths_and_its_requests_are_crawled(
+    folder: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Started(Deadly):
+        poison = ()
+        dies: ClassVar[bool] = True
+
+        async def start(self) -> Any:
+            for number in (1, 2):
+                yield trawl.Request(f"http://a.example/{number}")
+            if self.dies:
+                self.killer.die()
+            yield trawl.Request("http://a.example/6")
+
+    runs = Runs(folder, site(7), settings=FAST)
+    deaths, result = await runs_to_the_end(runs, Started)
+    assert (deaths, result.reason) == (3, "start_error")
+    assert "died in start() after 2 outputs (death 1 of 3)" in caplog.text
+    assert "start() ended the process 3 times, after 2 outputs" in caplog.text
+    assert failed(runs) == {}
+    assert runs.urls == all_urls(7)
+
+    Started.dies = False
+    deaths, result = await runs_to_the_end(runs, Started)
+    assert (deaths, result.reason) == (0, "finished")
+
+
+async def test_a_death_in_a_callback_does_not_count_for_a_start_that_waits(
+    folder: Path, autojump_clock: MockClock
+) -> None:
+    class Waiting(Deadly):
+        async def start(self) -> Any:
+            yield trawl.Request("http://a.example/")
+            await trio.sleep(100.0)
+            yield trawl.Request("http://a.example/6")
+
+    runs = Runs(folder, site(7), settings=FAST)
+    deaths, result = await runs_to_the_end(runs, Waiting)
     assert (deaths, result.reason) == (3, "finished")
     assert failed(runs) == {"http://a.example/3": REASON}
 

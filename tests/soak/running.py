@@ -262,7 +262,7 @@ class _Run:
         given = sum(end & GIVEN > 0 for end in ends)
         dropped = sum(stats.get(key, 0) for key in DROPPED)
         equal = {
-            "pages and their ends": (world.issued, called + erred + dropped),
+            "pages and their ends": (world.issued, called + erred + dropped - spider.unreadable),
             "callbacks and items": (called, given),
             "items and their count": (self.items.count, stats["item_scraped_count"], given),
             "sends and their count": (self.wire.sends, stats["request_count"]),

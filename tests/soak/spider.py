@@ -10,7 +10,7 @@ import trio
 
 import trawl
 from tests.soak.world import SHARED, World
-from trawl.exceptions import DownloadError, HttpError, IgnoreRequest
+from trawl.exceptions import DownloadError, HostGivenUp, HttpError, IgnoreRequest
 from trawl.http import Request, Response, host_of, host_scope
 
 __all__ = ["CALLED", "ERRED", "GIVEN", "Soak"]
@@ -34,6 +34,7 @@ class Soak(trawl.Spider):
         self.ends = bytearray(world.most + 1000)
         self.duplicates = 0
         self.failures = 0
+        self.unreadable = 0
         self.mail = 0
         self.direct = 0
         self.pages: Counter[str] = Counter()
@@ -148,6 +149,8 @@ class Soak(trawl.Spider):
         number = self.number_of(error.request)
         if isinstance(error, HttpError):
             self.came(error.response)
+        # A page behind an unreadable robots.txt counts as forbidden too.
+        self.unreadable += isinstance(error, HostGivenUp) and "robots.txt" in error.cause
         if self.ends[number]:
             self.world.wrong(f"page {number} had an end, and its errback was called")
         self.ends[number] |= ERRED

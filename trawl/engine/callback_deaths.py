@@ -1,31 +1,39 @@
-"""Pages whose callbacks end the process. They fail after three deaths, so that the job continues without them.
+"""Pages whose callbacks or middleware end the process. After three deaths they fail, and the job continues.
 
-Theory of operation. While a callback runs, a file names its page (:mod:`trawl.frontier.running_callbacks`). The next
-process that opens the job reads the file of the dead process and counts one death for each of these pages, in the job.
-A callback that awaits something may be in the file without being the cause. So a page with a death becomes a
-*suspect*: its callback runs alone, and the next death counts only for the page that caused it. When the callback of a
+Theory of operation. While user code runs for a page, a file names the page (:mod:`trawl.frontier.running_callbacks`).
+The next process that opens the job reads the file of the dead process and counts one death for each of these pages, in
+the job. Code that awaits something may be in the file without being the cause. So a page with a death becomes a
+*suspect*: its code runs alone, and the next death counts only for the page that caused it. When the callback of a
 suspect ends, the page is no longer a suspect. After :data:`MOST_DEATHS` deaths the page is not sent any more and
 becomes one of the failed requests.
+
+Middleware is recorded except while it waits for the send. Item pipelines run during the callback. Each output of
+``start()`` is recorded by its number. A death counts for it only if the code of no page ran, and after three deaths
+``start()`` ends with an error, which the next run forgets.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import trio
 
 from trawl.blocking import Blocking, InlineBlocking
-from trawl.frontier import Record
+from trawl.engine.state import current_attempt
 from trawl.frontier.job import Job
-from trawl.frontier.running_callbacks import LeftFile, RunningCallback, RunningCallbacks, key_of
+from trawl.frontier.running_callbacks import KEY_BYTES, LeftFile, RunningCallback, RunningCallbacks, key_of
 from trawl.frontier.sections import Section
+from trawl.http import Fetch, Outcome, Request
 from trawl.passwords import without_passwords
 from trawl.scheduler import Attempt
 
 __all__ = ["FATAL", "MOST_DEATHS", "CallbackDeaths", "deaths_in"]
+
+T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -42,6 +50,7 @@ FATAL = "fatal_callback_count"
 """Reason and statistic of a page that is not sent any more because its callback ended the process too often."""
 
 _PREFIX = "deaths."
+_START = b"start()"
 
 
 class PageDeaths(msgspec.Struct, frozen=True):
@@ -51,11 +60,13 @@ class PageDeaths(msgspec.Struct, frozen=True):
         count: Number of deaths.
         url: The URL of the page, for messages.
         is_lease_lost: Whether the last one was a lost lease, and not a death.
+        place: The code that ran: ``callback``, ``middleware`` or ``start()``.
     """
 
     count: int
     url: str
     is_lease_lost: bool = False
+    place: str = "callback"
 
 
 class CallbackDeaths:
@@ -77,6 +88,8 @@ class CallbackDeaths:
         self._suspects: dict[bytes, PageDeaths] = {}
         self._running = 0
         self._alone: bytes | None = None
+        self._slots: dict[Attempt, int] = {}
+        self._started = 0
         self._changed = trio.Event()
 
     async def open(self, slots: int, blocking: Blocking) -> None:
@@ -141,62 +154,103 @@ class CallbackDeaths:
         """Forget the deaths of a page that fails now, and return why it fails."""
         key = key_of(attempt.lease)
         deaths = self._suspects[key]
-        what = "blocked the process for longer than its lease" if deaths.is_lease_lost else "ended the process"
-        words = f"its callback {what} {deaths.count} times"
+        words = f"its {_words_of(deaths)}"
         self._forget(key)
         logger.error("%r fails: %s", attempt.request, words)
         return words
 
-    @property
-    def has_suspects(self) -> bool:
-        """Whether callbacks must wait for :meth:`turn` before they start."""
-        return bool(self._suspects) or self._alone is not None
-
-    async def turn(self, lease: Record) -> None:
-        """Wait until a callback may start: a suspect runs alone. A checkpoint.
-
-        Returns after :data:`ALONE_SECONDS` in any case, because a callback may wait for another one. Every call needs
-        a call of :meth:`end`, even if it was cancelled.
-        """
-        await trio.lowlevel.checkpoint()
-        key = key_of(lease)
-        with trio.move_on_after(ALONE_SECONDS):
-            while self._alone is not None:
-                await self._changed.wait()
-            if key in self._suspects:
-                self._alone = key
-                while self._running:
-                    await self._changed.wait()
-
-    def begin(self, lease: Record) -> int:
-        """Record that a callback starts, and return its slot for :meth:`end`."""
-        self._running += 1
-        if self._file is None or self._job.is_lease_lost:  # if it is lost before, this callback is not the cause
-            return -1
-        return self._file.begin(key_of(lease), lease.request.url)
-
-    def survived(self, lease: Record) -> None:
-        """Record that a callback has ended by itself, so that its page is no longer a suspect."""
-        if self._suspects and not self._job.is_lease_lost:
-            self._forget(key_of(lease))
-
-    def end(self, lease: Record, slot: int | None) -> None:
-        """Record that a callback does not run any more.
+    async def enter(self, attempt: Attempt, place: str) -> None:
+        """Record that user code of a page starts. Waits if a suspect runs. Call :meth:`leave` at its end.
 
         Args:
-            lease: The record of its page.
-            slot: The slot that :meth:`begin` returned; None if it was not called.
+            attempt: The attempt of the page.
+            place: ``callback`` or ``middleware``.
         """
+        if self._suspects or self._alone is not None:
+            await self._turn(attempt)
+        self._running += 1
+        self._slots[attempt] = self._begin(key_of(attempt.lease), attempt.lease.request.url, place)
+
+    def leave(self, attempt: Attempt) -> None:
+        """Record that the code of a page does not run any more. A second call does nothing."""
+        slot = self._slots.pop(attempt, None)
         if slot is not None:
             self._running -= 1
-            if self._file is not None:
-                end = self._file.leave if self._job.is_lease_lost else self._file.end
-                end(slot)
+            self._end(slot)
         if self._alone is not None:
-            if self._alone == key_of(lease):
+            if self._alone == key_of(attempt.lease):
                 self._alone = None
             self._changed.set()
             self._changed = trio.Event()
+
+    async def _turn(self, attempt: Attempt) -> None:
+        """Wait until the code of a page may start: a suspect runs alone. A checkpoint.
+
+        Returns after :data:`ALONE_SECONDS` in any case, because a callback may wait for another one.
+        """
+        key = key_of(attempt.lease)
+        try:
+            await trio.lowlevel.checkpoint()
+            with trio.move_on_after(ALONE_SECONDS):
+                while self._alone is not None:
+                    await self._changed.wait()
+                if key in self._suspects:
+                    self._alone = key
+                    while self._running:
+                        await self._changed.wait()
+        except BaseException:
+            self.leave(attempt)
+            raise
+
+    def around(self, send: Fetch) -> Fetch:
+        """Return a fetch that calls ``send``, during which the middleware around it does not run."""
+
+        async def sent(request: Request) -> Outcome:
+            attempt = current_attempt.get()
+            if attempt is None or attempt not in self._slots:
+                return await send(request)
+            self.leave(attempt)
+            outcome = await send(request)
+            await self.enter(attempt, "middleware")
+            return outcome
+
+        return sent
+
+    def survived(self, attempt: Attempt) -> None:
+        """Record that a callback has ended by itself, so that its page is no longer a suspect."""
+        if self._suspects and not self._job.is_lease_lost:
+            self._forget(key_of(attempt.lease))
+
+    async def next_of_start(self, started: AsyncIterator[T]) -> T:
+        """Return the next output of ``start()``, and record that it runs.
+
+        Raises:
+            StopAsyncIteration: If there is no other output.
+            RuntimeError: If this output has ended three processes. The next run tries again.
+        """
+        key = _START + self._started.to_bytes(KEY_BYTES - len(_START), "big")
+        if (deaths := self._suspects.get(key)) is not None and deaths.count >= MOST_DEATHS:
+            self._forget(key)
+            raise RuntimeError(f"{_words_of(deaths)}, after {self._started} outputs")
+        slot = self._begin(key, str(self._started), "start()")
+        try:
+            output = await anext(started)
+        finally:
+            self._end(slot)
+        self._started += 1
+        if deaths is not None:
+            self._forget(key)
+        return output
+
+    def _begin(self, key: bytes, url: str, place: str) -> int:
+        if self._file is None or self._job.is_lease_lost:  # if it is lost before, this code is not the cause
+            return -1
+        return self._file.begin(key, url, place)
+
+    def _end(self, slot: int) -> None:
+        if self._file is not None:
+            end = self._file.leave if self._job.is_lease_lost else self._file.end
+            end(slot)
 
     def _stored(self) -> dict[bytes, PageDeaths]:
         """Return the deaths that the job has stored."""
@@ -210,19 +264,21 @@ class CallbackDeaths:
     def _count(self, callbacks: list[RunningCallback]) -> None:
         """Count one death for each page whose callback ran."""
         pages = []
+        callbacks = [each for each in callbacks if each.place != "start()"] or callbacks
         for each in callbacks:
             known = self._suspects.get(each.key)
             count = 1 if known is None else known.count + 1
-            deaths = PageDeaths(count, without_passwords(each.url), each.is_lease_lost)
+            deaths = PageDeaths(count, without_passwords(each.url), each.is_lease_lost, each.place)
             self._suspects[each.key] = deaths
             _section(_name(each.key)).keep(self._job, deaths)
-            pages.append(f"{deaths.url} (death {deaths.count} of {MOST_DEATHS})")
+            where = (
+                f"start() after {each.url} outputs" if each.place == "start()" else f"the {each.place} of {deaths.url}"
+            )
+            pages.append(f"{where} (death {count} of {MOST_DEATHS})")
         self.counted += 1
         what = "lost its lease" if callbacks[0].is_lease_lost else "died"
         more = f" and {len(pages) - MAX_NAMED} more" if len(pages) > MAX_NAMED else ""
-        logger.warning(
-            "job %s: a process %s in the callback of %s%s", self._job.name, what, ", ".join(pages[:MAX_NAMED]), more
-        )
+        logger.warning("job %s: a process %s in %s%s", self._job.name, what, ", ".join(pages[:MAX_NAMED]), more)
 
     def _forget(self, key: bytes) -> None:
         if self._suspects.pop(key, None) is not None:
@@ -232,6 +288,11 @@ class CallbackDeaths:
 def deaths_in(kept: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the deaths among a job's kept values. They change whenever a death is counted or a page fails."""
     return {name: blob for name, blob in kept.items() if name.startswith(_PREFIX)}
+
+
+def _words_of(deaths: PageDeaths) -> str:
+    what = "blocked the process for longer than its lease" if deaths.is_lease_lost else "ended the process"
+    return f"{deaths.place} {what} {deaths.count} times"
 
 
 def _name(key: bytes) -> str:

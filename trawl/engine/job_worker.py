@@ -37,6 +37,15 @@ class JobWorker(Worker):
             return Outcome(attempt.request, then=Drop(reason, self._deaths.give_up(attempt)))
         return super()._refusal(attempt, reason, failure)
 
+    async def _outcome(self, attempt: Attempt) -> Outcome:
+        if not self._may_fetch or not attempt.is_page:  # without user code, nothing is recorded
+            return await super()._outcome(attempt)
+        await self._deaths.enter(attempt, "middleware")
+        try:
+            return await super()._outcome(attempt)
+        finally:
+            self._deaths.leave(attempt)
+
     async def _run(
         self,
         attempt: Attempt,
@@ -46,12 +55,9 @@ class JobWorker(Worker):
         cb_kwargs: Mapping[str, object] | None,
         outputs: CallbackOutputs,
     ) -> None:
-        deaths, slot = self._deaths, None
+        await self._deaths.enter(attempt, "callback")
         try:
-            if deaths.has_suspects:
-                await deaths.turn(attempt.lease)
-            slot = deaths.begin(attempt.lease)
             await super()._run(attempt, callback, default, argument, cb_kwargs, outputs)
-            deaths.survived(attempt.lease)
+            self._deaths.survived(attempt)
         finally:
-            deaths.end(attempt.lease, slot)
+            self._deaths.leave(attempt)

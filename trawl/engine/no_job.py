@@ -6,7 +6,7 @@ job loads neither module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trawl.engine.worker import Worker
     from trawl.frontier.job import SessionLease
     from trawl.frontier.redis.sessions import JobSession
-    from trawl.http import Request
+    from trawl.http import Fetch, Request
     from trawl.robots import RobotsCache
     from trawl.scheduler import Attempt, Prefetcher
     from trawl.throttling import Throttle
@@ -95,6 +95,10 @@ class NoJob:
         """Return the class of the worker: ``plain``."""
         return plain
 
+    def around(self, send: Fetch) -> Fetch:
+        """Return the innermost fetch: ``send``."""
+        return send
+
     def vet(self, refusal: Vet) -> Vet:
         """Return a function that says why an attempt may not be sent at all: ``refusal``."""
         return refusal
@@ -133,6 +137,10 @@ class NoJobState:
 
     def has_backed_off(self) -> None:
         """Store the state soon, because a scope has backed off."""
+
+    def next_of_start(self, started: AsyncIterator[object]) -> Awaitable[object]:
+        """Return the next output of ``start()``."""
+        return anext(started)
 
     async def end(self, items: Callable[[], Sequence[bytes]]) -> None:
         """Record that ``start()`` has finished, with its last items."""

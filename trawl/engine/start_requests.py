@@ -110,7 +110,7 @@ class StartRequests:
                 if self._waiting.is_cancelled:
                     return
                 try:
-                    output = await anext(started)
+                    output = await self._job_state.next_of_start(started)
                 except StopAsyncIteration:
                     break
                 if isinstance(output, Request):

@@ -1,10 +1,11 @@
-"""A file that records running callbacks, so that the next process finds a page whose callback has killed this process.
+"""A file that records running user code, so that the next process finds a page whose callback has killed this process.
 
-A callback may kill its process (a segmentation fault, ``os._exit()``, the kernel's OOM killer). Its request is still in
-the store. The next process would send it first and be killed too, so the job could never continue. Therefore each
-process has a small file, mapped into memory, with one slot per running callback. Using or clearing a slot only writes
-to memory, without a system call. If the process is killed, the kernel still writes the mapped memory to the file. A
-process keeps its file locked, so if another process can lock the file, the first process has died.
+The code of a page may kill its process (a segmentation fault, ``os._exit()``, the kernel's OOM killer). Its request is
+still in the store. The next process would send it first and be killed too, so the job could never continue. Therefore
+each process has a small file, mapped into memory, with one slot per page whose callback or middleware runs, and one for
+``start()``. Using or clearing a slot only writes to memory, without a system call. If the process is killed, the kernel
+still writes the mapped memory to the file. A process keeps its file locked, so if another process can lock the file,
+the first process has died.
 
 All blocks of the file are written when it is created. Otherwise, on a full disk, a write to mapped memory would kill
 the process with SIGBUS.
@@ -30,7 +31,7 @@ import attrs
 from trawl.frontier.base import Record
 from trawl.frontier.own_files import check_directory
 
-__all__ = ["LeftFile", "RunningCallback", "RunningCallbacks", "key_of", "state_folder"]
+__all__ = ["KEY_BYTES", "LeftFile", "RunningCallback", "RunningCallbacks", "key_of", "state_folder"]
 
 KEY_BYTES = 16
 
@@ -40,7 +41,10 @@ MAX_SLOTS = 1024
 _PREFIX = "callbacks."
 _SLOT_BYTES = 512
 _HEAD = struct.Struct(f"<BH{KEY_BYTES}s")  # the state of the slot, length of the URL, key
-_FREE, _RUNS, _LOST = 0, 1, 2
+_FREE = 0
+_IS_LOST = 0x80  # added to the state of a slot that was left
+_PLACES = {1: "callback", 2: "middleware", 3: "start()"}
+_STATES = {place: state for state, place in _PLACES.items()}
 _URL_BYTES = _SLOT_BYTES - _HEAD.size
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _TRIES = 10
@@ -85,16 +89,18 @@ def state_folder(job: str) -> Path:
 
 @attrs.frozen
 class RunningCallback:
-    """A callback that ran when its process died or lost its lease.
+    """User code that ran when its process died or lost its lease.
 
     Attributes:
         key: The key of its record, as :func:`key_of` returns it.
         url: The URL of its page, at most the first 493 bytes.
-        is_lease_lost: Whether the callback blocked its process for so long that the process lost its lease on the job.
+        place: The code that ran: ``callback``, ``middleware``, or ``start()``, which has a number instead of a URL.
+        is_lease_lost: Whether the code blocked its process for so long that the process lost its lease on the job.
     """
 
     key: bytes
     url: str
+    place: str = "callback"
     is_lease_lost: bool = False
 
 
@@ -124,8 +130,8 @@ class RunningCallbacks:
             raise
         self._free = list(range(0, slots * _SLOT_BYTES, _SLOT_BYTES))
 
-    def begin(self, key: bytes, url: str) -> int:
-        """Record that a callback runs, and return its slot; -1 if all slots are used."""
+    def begin(self, key: bytes, url: str, place: str = "callback") -> int:
+        """Record that user code runs, and return its slot; -1 if all slots are used."""
         if not self._free or self._map is None:
             return -1
         slot = self._free.pop()
@@ -134,19 +140,19 @@ class RunningCallbacks:
         self._map[start : start + len(text)] = text
         # Set the state last, so that a slot in use is always complete.
         _HEAD.pack_into(self._map, slot, _FREE, len(text), key)
-        self._map[slot] = _RUNS
+        self._map[slot] = _STATES[place]
         return slot
 
     def end(self, slot: int) -> None:
-        """Clear the slot of a callback that has ended."""
+        """Clear the slot of code that has ended."""
         if slot >= 0 and self._map is not None:
             self._map[slot] = _FREE
             self._free.append(slot)
 
     def leave(self, slot: int) -> None:
-        """Keep a slot for the next process, because this process has lost its lease during the callback."""
+        """Keep a slot for the next process, because this process has lost its lease while the code ran."""
         if slot >= 0 and self._map is not None:
-            self._map[slot] = _LOST
+            self._map[slot] |= _IS_LOST
             self._is_left = True
 
     def close(self) -> None:
@@ -236,8 +242,9 @@ def _callbacks_in(content: bytes) -> list[RunningCallback]:
     found = []
     for slot in range(0, len(content) - _SLOT_BYTES + 1, _SLOT_BYTES):
         state, length, key = _HEAD.unpack_from(content, slot)
-        if state in (_RUNS, _LOST) and length <= _URL_BYTES:
+        place = _PLACES.get(state & ~_IS_LOST)
+        if place is not None and length <= _URL_BYTES:
             start = slot + _HEAD.size
             url = content[start : start + length].decode("utf-8", "replace")
-            found.append(RunningCallback(key, url, state == _LOST))
+            found.append(RunningCallback(key, url, place, bool(state & _IS_LOST)))
     return found
