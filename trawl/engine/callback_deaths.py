@@ -23,6 +23,7 @@ import msgspec
 import trio
 
 from trawl.blocking import Blocking, InlineBlocking
+from trawl.engine.no_job import NoDeaths
 from trawl.engine.state import current_attempt
 from trawl.frontier.job import Job
 from trawl.frontier.running_callbacks import KEY_BYTES, LeftFile, RunningCallback, RunningCallbacks, key_of
@@ -69,7 +70,7 @@ class PageDeaths(msgspec.Struct, frozen=True):
     place: str = "callback"
 
 
-class CallbackDeaths:
+class CallbackDeaths(NoDeaths):
     """Records which callbacks run, and knows the pages whose callbacks ended a process before.
 
     Args:

@@ -201,7 +201,7 @@ class Engine:
         layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
         if context.middleware_stack.settings.downloader_middlewares:
             self.scheduler.caution = CAUTION if any(layer.may_respond for layer in layers) else 1.0
-        send = context.open_job.around(fetcher.send) if self.scheduler.has_user_code else fetcher.send
+        send = context.open_job.deaths.around(fetcher.send) if self.scheduler.has_user_code else fetcher.send
         fetch = compose([layer.middleware for layer in layers], send)
         self.script_pages: ScriptPages = ScriptPages()
         worker = context.open_job.worker_class(Worker)(

@@ -17,7 +17,7 @@ The final state is stored after the crawl has ended.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from datetime import datetime
 from functools import partial
@@ -51,7 +51,7 @@ from trawl.frontier.sections import (
     statistics_section,
     statistics_so_far,
 )
-from trawl.http import Fetch, Outcome, Request
+from trawl.http import Outcome, Request
 from trawl.observe import Stats
 from trawl.robots import RobotsCache
 from trawl.spiders import Spider
@@ -161,10 +161,6 @@ class JobState(NoJobState):
             self.host_state.keep_changed_cookies()
             if was_raised:
                 self._keep_ahead()
-
-    def next_of_start(self, started: AsyncIterator[object]) -> Awaitable[object]:
-        """Return the next output of ``start()``, and record that ``start()`` runs."""
-        return self._deaths.next_of_start(started)
 
     def has_backed_off(self) -> None:
         """Store the backoff state in the step that defers the refused request, so that a kill can't lose it."""
@@ -319,10 +315,6 @@ class OpenJob(NoJob):
         from trawl.engine.job_worker import JobWorker  # noqa: PLC0415
 
         return partial(JobWorker, self.deaths)
-
-    def around(self, send: Fetch) -> Fetch:
-        """Return an innermost fetch during which no middleware is recorded as running."""
-        return self.deaths.around(send)
 
     def vet(self, refusal: Vet) -> Vet:
         """Return a function that also refuses a page whose callback has ended too many processes."""

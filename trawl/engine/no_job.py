@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -33,10 +33,24 @@ if TYPE_CHECKING:
     from trawl.throttling.shared import SharedScopeClient
     from trawl.transport import Transport
 
-__all__ = ["Alone", "NoJob", "NoJobState", "Vet"]
+__all__ = ["Alone", "NoDeaths", "NoJob", "NoJobState", "Vet"]
+
+T = TypeVar("T")
 
 Vet: TypeAlias = "Callable[[Attempt, float], str | None]"
 """Returns why a pending attempt may not be sent at all at an event loop time; None if it may."""
+
+
+class NoDeaths:
+    """No record of running user code."""
+
+    def around(self, send: Fetch) -> Fetch:
+        """Return a fetch that calls ``send``, during which the middleware around it does not run."""
+        return send
+
+    def next_of_start(self, started: AsyncIterator[T]) -> Awaitable[T]:
+        """Return the next output of ``start()``, and record that it runs."""
+        return anext(started)
 
 
 @attrs.frozen(kw_only=True)
@@ -48,6 +62,7 @@ class NoJob:
         keeps_given_up: True if requests of hosts that are given up stay for the next run.
         line: The scopes shared by the job's processes; None: the job is not in a server.
         session: This process's session of the job; None: no other process can work on it.
+        deaths: Records running user code, and knows the pages whose code ended a process.
         lease: Time for which the job belongs to this process; None: there is no limit.
     """
 
@@ -56,6 +71,7 @@ class NoJob:
     line: SharedScopeClient | None = None
     session: JobSession | None = None
     lease: SessionLease | None = None
+    deaths: NoDeaths = attrs.field(factory=NoDeaths)
 
     @property
     def directory(self) -> Path | None:
@@ -95,10 +111,6 @@ class NoJob:
         """Return the class of the worker: ``plain``."""
         return plain
 
-    def around(self, send: Fetch) -> Fetch:
-        """Return the innermost fetch: ``send``."""
-        return send
-
     def vet(self, refusal: Vet) -> Vet:
         """Return a function that says why an attempt may not be sent at all: ``refusal``."""
         return refusal
@@ -137,10 +149,6 @@ class NoJobState:
 
     def has_backed_off(self) -> None:
         """Store the state soon, because a scope has backed off."""
-
-    def next_of_start(self, started: AsyncIterator[object]) -> Awaitable[object]:
-        """Return the next output of ``start()``."""
-        return anext(started)
 
     async def end(self, items: Callable[[], Sequence[bytes]]) -> None:
         """Record that ``start()`` has finished, with its last items."""

@@ -59,6 +59,7 @@ class StartRequests:
         self._leases = leases
         self._items = items
         self._job_state = job_state
+        self._next = context.open_job.deaths.next_of_start
         self._hooks = hooks
         self._may_read = trio.Event()
         self._permits = 0
@@ -110,7 +111,7 @@ class StartRequests:
                 if self._waiting.is_cancelled:
                     return
                 try:
-                    output = await self._job_state.next_of_start(started)
+                    output = await self._next(started)
                 except StopAsyncIteration:
                     break
                 if isinstance(output, Request):
