@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import sys
+import webbrowser
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
@@ -42,6 +43,7 @@ __all__ = [
     "get_crawler",
     "get_project_settings",
     "load_object",
+    "open_in_browser",
     "request_fingerprint",
     "response_status_message",
     "to_bytes",
@@ -190,6 +192,13 @@ def response_status_message(status: str | bytes | int) -> str:
     return status_words(int(status))
 
 
+def open_in_browser(response: Response) -> bool:
+    """Show a response in a browser, from a temporary file. Returns whether a browser was found."""
+    from trawl.cli.shell import view  # noqa: PLC0415 - loads the command
+
+    return webbrowser.open(view(response).as_uri())
+
+
 @lru_cache(maxsize=1000)
 def _parsed(url: str) -> ParseResult:
     return urlparse(url)
@@ -207,7 +216,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "project": ("data_path", "get_project_settings"),
     "python": ("to_bytes", "to_unicode"),
     "request": ("RequestFingerprinter", "fingerprint", "request_fingerprint"),
-    "response": ("get_base_url", "response_status_message"),
+    "response": ("get_base_url", "open_in_browser", "response_status_message"),
     "test": ("get_crawler",),
     "url": ("canonicalize_url",),
 }

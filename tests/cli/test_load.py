@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from trawl.cli import main
-from trawl.cli.load import load_spider
+from trawl.cli.list import Found
+from trawl.cli.load import all_spiders, load_spider
 from trawl.errors import SpiderLoadError, SpiderNotFound, WrittenForScrapy
 
 ONE = "import trawl.spiders\nclass One(trawl.spiders.Spider):\n    name = 'one'\n"
@@ -372,3 +373,45 @@ def test_a_spider_of_this_project_comes_before_one_of_a_project_below(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SpiderNotFound, match="several spiders are named 'one'"):
         load_spider("one")
+
+
+def test_a_spider_of_a_moved_project_is_found_by_import_if_parsing_does_not_show_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spiders = {
+        "computed.py": "import trawl\nfrom computed_shop.parts import NAME\nclass A(trawl.Spider): name = NAME\n",
+        "derived.py": "from computed_shop.parts import Base\nclass B(Base): name = 'derived'\n",
+        "broken.py": "class Nothing: ...\nraise ValueError('no')\n",
+        "plain.py": "raise SystemExit('this is not imported: it has no class')\n",
+    }
+    files = {
+        "pyproject.toml": '[tool.trawl]\nSCRAPY_COMPAT = true\nown.SPIDER_MODULES = ["computed_shop.spiders"]\n',
+        "computed_shop/__init__.py": "",
+        "computed_shop/parts.py": "import trawl\nNAME = 'com' + 'puted'\nclass Base(trawl.Spider): ...\n",
+        "computed_shop/spiders/__init__.py": "",
+        **{f"computed_shop/spiders/{name}": text for name, text in spiders.items()},
+    }
+    for name, text in files.items():
+        write(tmp_path / name, text)
+    found, unread = all_spiders(Path())
+    assert found == [
+        Found("computed", "computed_shop/spiders/computed.py:A"),
+        Found("derived", "computed_shop/spiders/derived.py:B"),
+    ]
+    path = "computed_shop/spiders/broken.py"
+    assert unread == {path: f"{path}: broken.py, line 2: ValueError: no"}
+    assert load_spider("computed").name == "computed"
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out == ""  # it runs no code
+
+
+def test_of_several_spiders_of_a_moved_project_with_one_name_the_last_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "pyproject.toml", '[tool.trawl]\nSCRAPY_COMPAT = true\nown.SPIDER_MODULES = ["twice.spiders"]\n')
+    for name in ("twice/__init__.py", "twice/spiders/__init__.py"):
+        write(tmp_path / name, "")
+    for name in ("twice/old.py", "twice/spiders/a.py", "twice/spiders/b.py", "zold.py"):
+        write(tmp_path / name, ONE)
+    assert load_spider("one").__module__ == "twice.spiders.b"
+    assert "several spiders are named 'one': twice/spiders/b.py:One runs, the last of" in caplog.text

@@ -381,3 +381,45 @@ def test_nothing_is_written_if_git_fails_in_a_repository(project: Path, capsys: 
     assert contents(project) == before
     assert "shop/spiders/books.py has uncommitted changes and is not written" in capsys.readouterr().err
     assert main(["move", "shop", "--write", "--dirty"]) == 0
+
+
+def test_settings_of_a_spider_that_change_the_records_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SPIDER.replace(
+        "    start_urls",
+        """    custom_settings: dict = {
+        "SCHEDULER": "shop.parts.Scheduler",
+        "DOWNLOAD_HANDLERS": handlers(),
+        "ADDONS": {},
+        "BOT_NAME": "shop",
+        "FEEDS": {"a.json": {"format": "json", "shelf": 3}},
+        NAME: 3,
+    }
+    start_urls""",
+    )
+    (tmp_path / "one.py").write_text(text, "utf-8")
+    for options in ([], ["--write"], ["--write"]):
+        assert main(["move", str(tmp_path / "one.py"), *options]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        told = [line.partition("one.py:")[2].split(" (")[0] for line in lines if "#settings)" in line]
+        assert told == [
+            "10: SCHEDULER: there is one scheduler: DEPTH_FIRST sets its order, and JOB_DIR stores it",
+            "11: DOWNLOAD_HANDLERS: write a transport, or a middleware that returns the response",
+            "14: FEEDS['a.json']",
+        ]
+
+
+def test_keys_of_a_feed_that_nothing_reads_are_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (project / "shop/settings.py").open("a", encoding="utf-8") as file:
+        file.write("FEEDS = {'a.json': {'format': 'json', 'shelf': 3}}\n")
+    assert main(["move", "shop"]) == 0
+    assert ": FEEDS['a.json'] (in pyproject.toml) has your own key 'shelf'" in capsys.readouterr().out
+
+
+def test_names_of_the_projects_own_in_custom_settings_are_declared(tmp_path: Path) -> None:
+    start = "import trawl as scrapy\nclass A(scrapy.Spider):\n    name = 'a'\n"
+    given = "    custom_settings = {\n        'SHELF_URL': 'x', 'RETRY_TIME': 2, 'JOBDIR': '', 'shelf': 1,\n    }"
+    after = moved(f"{start}{given}  # mine\n    x = 1\n", tmp_path)
+    assert after == f'{start}{given}\n    own_settings = {{"SHELF_URL": None}}  # mine\n    x = 1\n'
+    assert moved(after, tmp_path) == after

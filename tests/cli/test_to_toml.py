@@ -113,7 +113,8 @@ def test_a_default_that_is_not_scrapys_is_told_where_nothing_sets_it() -> None:
     assert "# ROBOTSTXT_OBEY is true by default; Scrapy's is false\n" in to_toml({})
     fast = to_toml({"DOWNLOAD_DELAY": 0.25, "CONCURRENT_REQUESTS_PER_DOMAIN": 8, "ROBOTSTXT_OBEY": True})
     assert [line for line in fast.splitlines() if "Scrapy's is" in line] == [
-        "# DOWNLOAD_DELAY_PER_SLOT is 1.0 by default; Scrapy's is 0"
+        "# DOWNLOAD_VERIFY_CERTIFICATES is true by default; Scrapy's is false",
+        "# DOWNLOAD_DELAY_PER_SLOT is 1.0 by default; Scrapy's is 0",
     ]
     assert "PER_SLOT" not in to_toml({"DOWNLOAD_DELAY": 2})
 
@@ -204,3 +205,21 @@ def test_one_that_has_no_settings_file_is_left_alone(
     (project / "scrapy.cfg").write_text(config, "utf-8")
     assert main(["crawl", "shop/only_one.py", "--quiet", *QUICK], crawl_with=crawl_on(web)) == 0
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "feeds"),
+    [
+        ({"FEED_URI": "a.csv", "FEED_FORMAT": "csv"}, {"a.csv": {"format": "csv"}}),
+        ({"FEED_URI": Path("a.x")}, {"a.x": {"format": "jsonlines"}}),
+        (
+            {"FEED_URI": "a.x", "FEEDS": {"b.xml": {"format": "xml"}}},
+            {"a.x": {"format": "jsonlines"}, "b.xml": {"format": "xml"}},
+        ),
+        ({"FEED_URI": None, "FEED_FORMAT": "csv"}, None),
+    ],
+)
+def test_the_feed_of_old_settings_is_written_as_a_feed(values: dict[str, object], feeds: object) -> None:
+    assert read(values).get("FEEDS") == feeds
+    loaded = load(Layer("x", {"SCRAPY_COMPAT": True, **values}), tell=lambda warning: None)
+    assert {path: {"format": feed["format"]} for path, feed in loaded["FEEDS"].items()} == (feeds or {})

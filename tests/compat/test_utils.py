@@ -26,6 +26,7 @@ from trawl.utils import (
     get_crawler,
     get_project_settings,
     load_object,
+    open_in_browser,
     request_fingerprint,
     response_status_message,
     to_bytes,
@@ -238,3 +239,13 @@ def test_a_copy_of_a_test_crawls_settings_has_every_given_value() -> None:
     assert isinstance(settings, Settings)
     for each in (settings, settings.copy(), dict(settings)):
         assert (each["DOWNLOAD_DELAY"], each["SHOP_SIZE"], "DOWNLOAD_DELAY" in each) == (5, 3, True)
+
+
+def test_a_response_is_opened_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) is None)
+    assert open_in_browser(HtmlResponse("http://a.example/b", body=b"<head></head>x"))
+    (file,) = tmp_path.iterdir()
+    assert opened == [file.as_uri()]
+    assert file.read_bytes() == b'<head><base href="http://a.example/b"></head>x'

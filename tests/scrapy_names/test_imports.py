@@ -38,6 +38,10 @@ def told(source: str) -> list[str]:
         ("from scrapy.http.request import Request", "from trawl.http.request import Request"),
         ("from scrapy.http.response.html import HtmlResponse", "from trawl.http import HtmlResponse"),
         ("from scrapy.item import Item, Field", "from trawl.item import Item, Field"),
+        (
+            "from scrapy.core.scraper import logger as log",
+            "from logging import getLogger; log = getLogger('scrapy.core.scraper')",
+        ),
         ("from scrapy.link import Link", "from trawl.link import Link"),
         ("from scrapy.loader import ItemLoader", "from trawl.loader import ItemLoader"),
         ("from scrapy.loader.processors import TakeFirst", "from itemloaders.processors import TakeFirst"),

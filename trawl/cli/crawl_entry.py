@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE
-from trawl.cli.list import find_spiders
+from trawl.cli.load import all_spiders
 from trawl.cli.view import CrawlWith, Watcher
 from trawl.engine import Crawl, Recorder
 from trawl.errors import SpiderLoadError, UsageError
@@ -164,7 +164,7 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
         raise UsageError("no spider is named: write its name or FILE.py, or --all (`trawl list` shows all spiders)")
     if typed:
         return typed
-    found, unread = find_spiders(Path())
+    found, unread = all_spiders(Path())
     for why in unread.values():
         raise SpiderLoadError(why)
     if not found:

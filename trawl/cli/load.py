@@ -9,17 +9,19 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from trawl.cli.list import find_spiders
-from trawl.errors import SpiderLoadError, SpiderNotFound, UsageError, WrittenForScrapy
+from trawl.cli.list import Found, files_in, find_spiders
+from trawl.errors import SettingsError, SpiderLoadError, SpiderNotFound, UsageError, WrittenForScrapy
 from trawl.scrapy_names import GUIDE, hint, hint_of_file
-from trawl.settings import Layer
+from trawl.settings import Layer, of_project
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
 from trawl.tracebacks import describe_error, user_frames
@@ -27,6 +29,7 @@ from trawl.user_files import is_imported_for_spiders, is_user_file
 
 __all__ = [
     "STANDARD_OUTPUT",
+    "all_spiders",
     "check_arguments",
     "feeds_layer",
     "load_module",
@@ -37,6 +40,8 @@ __all__ = [
 ]
 
 STANDARD_OUTPUT = "-"
+
+logger = logging.getLogger("trawl.settings")
 
 _WITH_FORMAT = re.compile(r"(?P<path>.+):(?P<format>[A-Za-z][A-Za-z0-9]*)\Z", re.DOTALL)
 
@@ -178,12 +183,59 @@ def _named_so(name: str) -> str:
         SpiderNotFound: If several spiders have this name.
     """
     _add_to_path(Path.cwd())
-    targets = [found.target for found in find_spiders(Path())[0] if found.name == name]
+    targets = [each.target for each in find_spiders(Path())[0] if each.name == name]
+    targets = targets or [each.target for each in all_spiders(Path())[0] if each.name == name]
     if len(targets) > 1:  # prefer the project of the working directory to projects in folders below
         targets = [target for target in targets if _project_of(_split(target)[0]) == _project_of("x.py")] or targets
+    roots = _spider_modules(Path.cwd()) if len(targets) > 1 else []
+    if roots:  # as in Scrapy
+        targets = [target for target in targets if _is_in(Path(_split(target)[0]), roots)] or targets
+    if len(targets) > 1 and roots:
+        logger.warning("several spiders are named %r: %s runs, the last of %s", name, targets[-1], ", ".join(targets))
+        return targets[-1]
     if len(targets) > 1:
         raise SpiderNotFound(f"several spiders are named {name!r}; give one of {', '.join(targets)}")
     return targets[0] if targets else ""
+
+
+def all_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
+    """Return the spiders of :func:`~trawl.cli.list.find_spiders`, and those that only an import finds.
+
+    In a moved project, a class may compute its name, or its base may be in another file. As in Scrapy, such a spider is
+    found in the modules that ``SPIDER_MODULES`` names. Only files in which parsing finds no spider are imported.
+
+    Args:
+        places: Files and folders.
+    """
+    found, unread = find_spiders(*places)
+    known = {each.target.rpartition(":")[0] for each in found} | unread.keys()
+    roots = cache(_spider_modules)
+    for path in (path for place in places for path in ([place] if place.is_file() else files_in(place))):
+        is_named = _is_in(path, roots(path.resolve().parent))
+        if not is_named or str(path) in known or path.name == "__init__.py" or b"class " not in path.read_bytes():
+            continue
+        try:
+            spiders = _spiders_of(_from_file(path)).values()
+        except SpiderLoadError as error:
+            unread[str(path)] = f"{path}: {error}"
+            continue
+        found += [Found(each.name, f"{path}:{each.__name__}") for each in spiders if each.name]
+    return sorted(found), unread
+
+
+def _is_in(path: Path, roots: Iterable[tuple[str, ...]]) -> bool:
+    parts = path.resolve().with_suffix("").parts
+    return any(parts[: len(root)] == root for root in roots)
+
+
+def _spider_modules(folder: Path) -> list[tuple[str, ...]]:
+    """Return the parts of the paths of ``SPIDER_MODULES`` in the project of a folder."""
+    with suppress(SettingsError):  # the crawl reports the error
+        project = of_project(folder)
+        named = project.own.get("SPIDER_MODULES") if isinstance(project.own, Mapping) else None
+        names = [named] if isinstance(named, str) else named if isinstance(named, list) else []
+        return [(*Path(project.source).parent.parts, *str(name).split(".")) for name in names]
+    return []
 
 
 def _project_of(path: str) -> Path | None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import ast
 import configparser
 import difflib
+import json
 import re
 import subprocess
 import sys
 import tokenize
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from importlib.machinery import PathFinder, SourceFileLoader
@@ -32,10 +33,12 @@ from trawl.cli import FAILED, OK
 from trawl.cli.checks.compat import check_text
 from trawl.cli.list import files_in, find_spiders
 from trawl.cli.settings import lines_of, to_toml, without_secrets
-from trawl.errors import SettingsError, UsageError
+from trawl.errors import SettingsError, TrawlError, UsageError
 from trawl.observe import printable
-from trawl.scrapy_names import Change, Edit, changes, edited, is_felt, is_moved_text, setting_advice
+from trawl.scrapy_names import Change, Edit, changes, edited, is_felt, is_foreign_setting, is_moved_text, setting_advice
 from trawl.settings import Layer, Settings, load, of_project
+from trawl.settings.check import nearest
+from trawl.settings.values import known
 from trawl.tracebacks import describe_error
 
 __all__ = ["move_command"]
@@ -175,6 +178,7 @@ def _moved(path: Path, decisions: list[Decision], *, is_for_both: bool) -> _File
 def _with_calls(text: str) -> str:
     """Make the certain changes to calls. A change that would break the syntax is left to a person."""
     found = [edits for *_, edits in check_text(text, _moved_settings()) if edits]
+    found += [(edit,) for edit in _own_settings(text)]
     after = edited(text, chain.from_iterable(found))
     if _parses(after):
         return after
@@ -272,6 +276,62 @@ def _differences(file: _File, settings: Settings) -> Iterator[Decision]:
     forbids += ["allowed_domains"] if "allowed_domains" in file.after else []
     for line, words, _, _ in check_text(file.after, settings, ", ".join(forbids)):
         yield Decision(_shown(file.path), line, words)
+    for line, words in _custom_settings(file.after):
+        yield Decision(_shown(file.path), line, words, "settings")
+
+
+def _custom_settings(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and warning of each entry of ``custom_settings`` that changes the records because trawl ignores it."""
+    for _, value in _assigned(ast.walk(ast.parse(text)), "custom_settings"):
+        for key, each in zip(value.keys, value.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield from ((key.lineno, words) for words in _felt(key.value, each))
+
+
+def _assigned(nodes: Iterable[ast.AST], name: str) -> Iterator[tuple[ast.Assign | ast.AnnAssign, ast.Dict]]:
+    """Yield each assignment of a dict to ``name``, with the dict."""
+    for node in nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(getattr(each, "id", "") == name for each in targets):
+                yield node, node.value
+
+
+def _own_settings(text: str) -> Iterator[Edit]:
+    """Yield an edit for each class whose ``custom_settings`` have the project's own names: it declares the names.
+
+    A name that is similar to a setting's is left to a person.
+    """
+    for made in ast.walk(ast.parse(text)):
+        if not isinstance(made, ast.ClassDef) or any(_assigned(made.body, "own_settings")):
+            continue
+        for node, value in _assigned(made.body, "custom_settings"):
+            written = [key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+            names = [name for name in written if name.isidentifier() and name.isupper() and not _is_setting(name)]
+            end = (node.end_lineno or 0, node.end_col_offset or 0)
+            line = f"own_settings = {{{', '.join(f'{json.dumps(name)}: None' for name in names)}}}"
+            if names:
+                line_end = "\r\n" if "\r\n" in text else "\n"
+                yield Edit(end, end, f"{line_end}{' ' * node.col_offset}{line}")
+
+
+def _is_setting(name: str) -> bool:
+    """Return whether a name, or a similar name, is a setting of trawl or Scrapy."""
+    return bool(is_foreign_setting(name) or name in known() or nearest(name, known()))
+
+
+def _felt(name: str, node: ast.expr) -> list[str]:
+    """Return the warnings about one setting. A value that is not a literal counts as one that changes the records."""
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        value = ast.unparse(node)
+    if setting_advice(name):
+        return [f"{name}: {setting_advice(name)}"] if is_felt(name, value) else []
+    warnings: list[str] = []
+    with suppress(TrawlError):  # `trawl check` reports the error
+        load(Layer("custom_settings", {"SCRAPY_COMPAT": True, name: value}), tell=warnings.append)
+    return warnings
 
 
 def _settings(root: Path, files: Sequence[_File], decisions: list[Decision]) -> tuple[Settings, list[_File]]:
@@ -304,10 +364,11 @@ def _settings(root: Path, files: Sequence[_File], decisions: list[Decision]) -> 
     for table in tables:
         found = tomllib.loads(table.after)["tool"]["trawl"]
         own = found.get("own", {})
-        decisions += _of_table(table, own)
         values = {name: value for name, value in found.items() if name != "own"}
+        told: list[str] = []
         with suppress(SettingsError):  # `trawl check` reports the error
-            settings = load(Layer(_PLAIN, values, own=own), tell=lambda warning: None)
+            settings = load(Layer(_PLAIN, values, own=own), tell=told.append)
+        decisions += _of_table(table, own, told)
     return settings, tables
 
 
@@ -445,8 +506,8 @@ def _of_environment(text: str) -> Iterator[tuple[str, int]]:
 _COMMENT = re.compile(r"# (?P<name>[A-Z][A-Z0-9_]+)\b.*|# (is left out|a secret\?).*")
 
 
-def _of_table(table: _File, own: Mapping[str, object]) -> Iterator[Decision]:
-    """Yield the comments of a ``pyproject.toml`` that name a difference."""
+def _of_table(table: _File, own: Mapping[str, object], told: Sequence[str]) -> Iterator[Decision]:
+    """Yield the comments of a ``pyproject.toml`` that name a difference, and the warnings about its feeds."""
     begins = False
     for number, line in enumerate(table.after.splitlines(), 1):
         begins = begins or line.strip() == "[tool.trawl]"
@@ -455,6 +516,10 @@ def _of_table(table: _File, own: Mapping[str, object]) -> Iterator[Decision]:
         is_unfelt = name is not None and setting_advice(name) and not is_felt(name, own.get(name, True))
         if found and not is_unfelt:
             yield Decision(_shown(table.path), number, line.removeprefix("# "), "settings")
+        if begins and line.startswith("FEEDS = "):
+            yield from (
+                Decision(_shown(table.path), number, words, "feeds") for words in told if words.startswith("FEEDS[")
+            )
 
 
 def _uncommitted(root: Path, paths: Sequence[Path]) -> list[Path]:

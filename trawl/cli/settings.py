@@ -151,8 +151,11 @@ _NAMED = type | FunctionType | BuiltinFunctionType
 _NONE = "TOML has no None (custom_settings can set it)"
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASS\Z|CREDENTIAL")
 
+_OF_A_FEED = ("FEEDS", "FEED_FORMAT", "FEED_URI")
+
 _SCRAPYS: Mapping[str, str] = {
     "ROBOTSTXT_OBEY": "false",
+    "DOWNLOAD_VERIFY_CERTIFICATES": "false",
     "CONCURRENT_REQUESTS_PER_DOMAIN": "8",
     "DOWNLOAD_DELAY": "0",
     "DOWNLOAD_DELAY_PER_SLOT": "0",
@@ -168,6 +171,9 @@ def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None
     settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []
     unused: list[str] = []
+    if "FEED_URI" in values:
+        feeds = renamed({name: values[name] for name in _OF_A_FEED if name in values}, from_json)
+        values = {**{name: value for name, value in values.items() if name not in _OF_A_FEED}, **feeds}
     values = {**values, **{name: off for name, (off, _) in disabled_by(values).items()}}
     for name, value in values.items():
         is_known = name in known() or name in RENAMED

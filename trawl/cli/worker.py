@@ -47,7 +47,7 @@ from rich.console import Console
 
 from trawl.cli import NO_PROCESS, USAGE
 from trawl.cli.crawl_entry import CrawlEntry, reports_of_all
-from trawl.cli.list import find_spiders
+from trawl.cli.load import all_spiders
 from trawl.cli.local_server import open_local_server
 from trawl.cli.view import CrawlWith, StatusOf, Watcher
 from trawl.errors import JobError, JobUnavailable, SessionEnded, UsageError
@@ -251,7 +251,7 @@ def spider_of_job(url: str, folder: Path) -> str:
     while facts is None:
         time.sleep(LOOK_EVERY)
         facts = _info_of(url)
-    found = [each.target for each in find_spiders(folder)[0] if each.name == facts.spider]
+    found = [each.target for each in all_spiders(folder)[0] if each.name == facts.spider]
     if len(found) != 1:
         there = "no spider" if not found else "more than one spider"
         raise UsageError(f"the job is for the spider {facts.spider!r}, but {there} has that name here: use --spider")

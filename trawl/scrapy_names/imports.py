@@ -189,11 +189,13 @@ def _imported(alias: ast.alias) -> tuple[str, str]:
 def _from(node: ast.ImportFrom, root: str, module: str, used: frozenset[str] | None) -> Change | None:
     """Return the change to ``from scrapy.MODULE import ...``; None for a correct import from trawl.
 
-    A name that trawl does not have is left out without advice if the file does not use it.
+    A name that trawl does not have is left out without advice if the file does not use it. The logger of a module of
+    Scrapy becomes a logger with the same name.
     """
     rest: list[str] = []
     found: dict[str, list[str]] = {}
     words: list[str] = []
+    loggers: list[str] = []
     is_right = root == "trawl"
     place_in = place_of_twisteds if root == "twisted" else place
     for alias in node.names:
@@ -203,6 +205,9 @@ def _from(node: ast.ImportFrom, root: str, module: str, used: frozenset[str] | N
             said = _words(root, module, alias.name)
             if used is not None and said and (alias.asname or alias.name) not in used and alias.name != "*":
                 is_right = False
+                continue
+            if (root, alias.name) == ("scrapy", "logger"):
+                loggers.append(f"{alias.asname or 'logger'} = getLogger({node.module!r})")
                 continue
             words.append(said)
             rest.append(_as(alias.name, alias.asname))
@@ -214,6 +219,7 @@ def _from(node: ast.ImportFrom, root: str, module: str, used: frozenset[str] | N
     if is_right and not words:
         return None
     lines = tuple(f"from {home} import {', '.join(names)}" for home, names in found.items())
+    lines += ("from logging import getLogger", *loggers) if loggers else ()
     kept = f"from {node.module} import {', '.join(rest)}" if rest else ""
     return Change(node.lineno, ast.unparse(node), lines, tuple(dict.fromkeys(words)), kept)
 

@@ -241,7 +241,6 @@ REPLACEMENTS: Mapping[str, str] = {
     "utils.request.request_from_dict": _KEPT,
     "utils.request.request_to_dict": _KEPT,
     "utils.response.get_meta_refresh": "METAREFRESH_ENABLED follows them",
-    "utils.response.open_in_browser": "`view()` in `trawl shell URL`",
     "utils.sitemap": "derive from SitemapSpider",
     "utils.spider": "`trawl list` finds spiders",
     "utils.test": "use trawl.testing",

@@ -76,7 +76,6 @@ UNSUPPORTED: Mapping[str, str] = {
     "EDITOR": "there is no `trawl edit`",
     "EXTENSIONS_BASE": "no extension is built in",
     "FEED_FORMAT": "set `format` in the feed's entry of FEEDS",
-    "FEED_URI": "name the feed in FEEDS",
     "FEED_URI_PARAMS": "%(name)s and %(time)s are filled in",
     "FORCE_CRAWLER_PROCESS": "use `trawl.run` or `await trawl.crawl`",
     **dict.fromkeys(("FTP_PASSIVE_MODE", "FTP_PASSWORD", "FTP_USER"), _FTP),
@@ -98,7 +97,7 @@ UNSUPPORTED: Mapping[str, str] = {
         _MAIL,
     ),
     "LOG_UNSERIALIZABLE_REQUESTS": "if a job can't store a request, its page ends with an error",
-    "MEMDEBUG_ENABLED": "use a memory profiler",
+    **dict.fromkeys(("MEMDEBUG_ENABLED", "MEMDEBUG_NOTIFY"), "use a memory profiler"),
     "MEMUSAGE_ENABLED": "MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB turn it on",
     "MEMUSAGE_NOTIFY_MAIL": _MAIL,
     "META_COPY_WARN_SKIP_KEYS": "there is no such warning, because a copied meta does not include the crawl's own keys",
@@ -157,7 +156,7 @@ UNSUPPORTED: Mapping[str, str] = {
 _UNFELT = re.compile(
     r"ASYNCIO_EVENT_LOOP|BOT_NAME|COMMANDS_MODULE|CONCURRENT_ITEMS|DEFAULT_\w+|DEPTH_PRIORITY|DEPTH_STATS_VERBOSE"
     r"|DNS\w+|DOWNLOADER_STATS|EDITOR|FORCE_CRAWLER_PROCESS|HTTP2_MAX_FRAME_SIZE|LOG_(?!FORMATTER)\w+|MAIL_\w+"
-    r"|MEMDEBUG_ENABLED|MEMUSAGE_ENABLED|META_COPY_\w+|NEWSPIDER_MODULE|PERIODIC_LOG_\w+|REACTOR_\w+|REMOTE_CONTROL_\w+"
+    r"|MEMDEBUG_\w+|MEMUSAGE_ENABLED|META_COPY_\w+|NEWSPIDER_MODULE|PERIODIC_LOG_\w+|REACTOR_\w+|REMOTE_CONTROL_\w+"
     r"|REQUEST_FINGERPRINTER_IMPLEMENTATION|RETRY_GIVE_UP_LOG_LEVEL|\w+_DEBUG|SCRAPER_SLOT_\w+|SPIDER_CONTRACTS\w*"
     r"|SPIDER_LOADER_WARN_ONLY|SPIDER_MODULES|STATS_DUMP|STATS_ENABLED|TELNETCONSOLE_\w+|TEMPLATES_DIR|TWISTED_\w+"
     r"|WARN_ON_GENERATOR_RETURN_VALUE|WEBSERVICE_\w+"

@@ -19,7 +19,7 @@ from trawl.cli.checks.methods import callbacks_of, check_annotations, check_call
 from trawl.cli.checks.scrapy_only import check_scrapy_only
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.cli.list import files_in, find_spiders
-from trawl.cli.load import load_spiders
+from trawl.cli.load import all_spiders, load_spiders
 from trawl.compat.middleware import check_start_kept
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, UsageError, WrittenForScrapy
 from trawl.observe import printable
@@ -138,7 +138,7 @@ def check_command(targets: Sequence[str]) -> int:
         imports = [str(finding) for path in files_in(place) for finding in check_imports(str(path))]
         status = USAGE if imports else status
         wrong += imports
-        if not find_spiders(place)[0]:  # a folder without a spider is a plug-in
+        if not all_spiders(place)[0]:  # a folder without a spider is a plug-in
             for finding in (each for path in files_in(place) for each in _of_plugin(str(path))):
                 (wrong if finding.is_wrong else differing).append(str(finding))
     for line in dict.fromkeys(differing):
@@ -163,7 +163,7 @@ def _files(target: str) -> list[str]:
     """
     place = Path(target)
     if place.is_dir():
-        found, unread = find_spiders(place)
+        found, unread = all_spiders(place)
         files = sorted({*(each.target.rpartition(":")[0] for each in found), *unread})
         return files if files or any(files_in(place)) else [target]
     return [] if place.name == "__init__.py" and place.is_file() and not find_spiders(place)[0] else [target]

@@ -33,7 +33,7 @@ from trawl.cli.checks.source import REQUESTS, CheckMessage, SpiderSource
 from trawl.errors import PartLoadError, SettingsError
 from trawl.http.url import lacks_path, normalize_url, without_fragment
 from trawl.scrapy_names import GUIDE, MOVED, Edit, Unsupported, changes, name_advice, project_files
-from trawl.settings import DEFAULT, MOVED_DEFAULT, Settings, line_of
+from trawl.settings import DEFAULT, Settings, line_of
 from trawl.settings.load import PART_LISTS
 from trawl.spiders import Spider
 from trawl.spiders.crawler import Crawler, CrawlerEngine
@@ -211,9 +211,7 @@ def _differing_settings(spider: type[Spider], settings: Settings) -> Iterator[Ch
     for name, words in _SETTINGS.items():
         if settings[name] and settings.source(name) != DEFAULT:
             yield CheckMessage(*line_of(name, settings.source(name), spider), f"{name}: {words}", is_wrong=False)
-    # A written SCRAPY_COMPAT comes from `settings --move`, which also reports this difference.
-    was_written = settings.source("SCRAPY_COMPAT") != MOVED_DEFAULT
-    if settings["ROBOTSTXT_OBEY"] and settings.source("ROBOTSTXT_OBEY") == DEFAULT and not was_written:
+    if settings["ROBOTSTXT_OBEY"] and settings.source("ROBOTSTXT_OBEY") == DEFAULT:
         yield CheckMessage(*SpiderSource(spider).home(), _ROBOTS, is_wrong=False)
 
 
