@@ -244,7 +244,7 @@ def test_a_copy_of_a_test_crawls_settings_has_every_given_value() -> None:
 def test_a_response_is_opened_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) is None)
+    monkeypatch.setattr("webbrowser.open", lambda url: not opened.append(url))  # type: ignore[func-returns-value]
     assert open_in_browser(HtmlResponse("http://a.example/b", body=b"<head></head>x"))
     (file,) = tmp_path.iterdir()
     assert opened == [file.as_uri()]
