@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,7 @@ import trawl
 from trawl.engine import Crawl
 from trawl.engine.status import SHARE, SLICE, StatusKeeper
 from trawl.http import Request, Response
-from trawl.observe import CrawlStatus, ScopeStatus
+from trawl.observe import CrawlStatus, ScopeStatus, estimate_words
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 from trawl.throttling import Reason
 
@@ -281,3 +281,64 @@ def test_a_page_of_the_scopes_is_sorted_once_a_round_and_computed_anew_once_a_ti
 
     trio.run(look)
     assert computed == ["h91", "h71", "h61", "h51"]
+
+
+def estimated(
+    settings: dict[str, Any], *, pages: int = 100, hosts: int = 1, robots: str = "", scopes: Sequence[str] = ()
+) -> tuple[Any, float]:
+    """Return the estimate after 10 s of a crawl whose first page has all links, and the seconds that it really took."""
+    found: list[Any] = []
+    names = [f"{number}.example" for number in range(hosts)]
+
+    class Linked(trawl.Spider[Any]):
+        name = "linked"
+        start_urls = ("http://0.example/start",)
+
+        def parse(self, response: Response) -> Iterator[Request]:
+            if response.url.endswith("/start"):
+                for number in range(pages):
+                    for name in names:
+                        meta = {"throttling_scopes": [name, *scopes]} if scopes else {}
+                        yield Request(f"http://{name}/{number}", meta=meta)
+
+    async def watch(crawl: Crawl) -> None:
+        crawl.status()
+        await trio.sleep(10.0)
+        found.append(crawl.status().estimate)
+
+    web = SimulatedWeb()
+    for name in names:
+        web.add_host(name, latency=0.5, robots=robots, handler=lambda _: SimulatedResponse(200, "x" * 10_000))
+    own = {**SETTINGS, "DOWNLOAD_DELAY": 0.0, "ROBOTSTXT_OBEY": bool(robots), "WATCHERS": {watch: 0}, **settings}
+    return found, simulate(Linked, web, own).elapsed - 10.0
+
+
+def limited(**limits: Any) -> dict[str, Any]:
+    return {"THROTTLING_SCOPES": {"0.example": limits}}
+
+
+@pytest.mark.parametrize(
+    ("crawl", "decides"),
+    [
+        ({"settings": {"DOWNLOAD_DELAY": 2.0}}, "0.example (delay 2.0 s"),
+        ({"settings": {"DOWNLOAD_DELAY": 2.0, "RANDOMIZE_DOWNLOAD_DELAY": True}, "pages": 200}, "delay 2.0 s"),
+        ({"settings": {"DOWNLOAD_DELAY_PER_SLOT": 2.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}}, "delay per slot 2.0 s"),
+        ({"settings": {"CONCURRENT_REQUESTS_PER_DOMAIN": 2}}, "concurrency 2"),
+        ({"settings": {"CONCURRENT_REQUESTS": 4}, "pages": 30, "hosts": 10}, "CONCURRENT_REQUESTS 4"),
+        ({"settings": {}, "robots": "User-agent: *\nCrawl-delay: 7", "pages": 30}, "Crawl-delay 7 of robots.txt"),
+        ({"settings": limited(bandwidth=2500)}, "bandwidth 2500"),
+        ({"settings": limited(rate=2.0)}, "delay 0.5 s"),
+        ({"settings": limited(quota=30, window=60)}, "quota 30"),
+        ({"settings": limited(quota=30, window=60, sliding=True)}, "quota 30"),
+        ({"settings": limited(quota=90, window=600, delay=1.0)}, "quota 90"),
+        ({"settings": limited(quota=900, window=900, delay=1.0)}, "delay 1.0 s"),
+        (
+            {"settings": {"THROTTLING_SCOPES": {"api": {"delay": 3.0}}}, "hosts": 2, "scopes": ["api"]},
+            "api (delay 3.0 s",
+        ),
+    ],
+)
+def test_the_estimate_is_within_a_tenth_of_what_the_crawl_takes(crawl: dict[str, Any], decides: str) -> None:
+    (estimate,), seconds = estimated(**crawl)
+    assert estimate.seconds == pytest.approx(seconds, rel=0.1)
+    assert decides in estimate_words(estimate)

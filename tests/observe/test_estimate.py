@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from math import inf
 
-from trawl.observe.status import SendLimit, estimate, estimate_words
+from trawl.observe.status import SendLimit, WindowLimit, estimate, estimate_words
 
 
 def test_the_crawl_ends_with_its_last_scope() -> None:
@@ -53,3 +53,20 @@ def test_the_estimate_names_only_the_scopes_that_end_last() -> None:
     )
     assert found is not None
     assert [each.pending for each in found.scopes] == [49, 48, 47, 46, 45]
+
+
+def test_a_quota_lets_requests_through_in_windows() -> None:
+    quota = WindowLimit(requests=50, left=10, window=60.0, renews_in=20.0, reason="quota 50")
+    limit = SendLimit(rate=1.0, reason="delay 1 s", quota=quota)
+    assert limit.end(10) == (9.0, "delay 1 s")
+    assert limit.end(11) == (20.0, "quota 50")
+    assert limit.end(60) == (59.0, "delay 1 s")
+    assert limit.end(61) == (80.0, "quota 50")
+    assert limit.mean_rate == 50 / 60
+    nothing = WindowLimit(requests=0, left=0, window=60.0, renews_in=20.0, reason="quota 0")
+    assert SendLimit(quota=nothing).lasts(1) == inf
+
+
+def test_without_a_known_limit_there_is_no_estimate() -> None:
+    assert estimate({"a.example": 5}, {}) is None
+    assert estimate({"a.example": 5}, {"a.example": SendLimit(opens_in=3.0, reason="hint")}) is not None

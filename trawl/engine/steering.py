@@ -176,7 +176,9 @@ def effect_of(crawl: Crawl, order: Order) -> str:
             return f"the crawl will send nothing new; {crawl.in_flight} in flight finish, {queued} stay"
         case SetLimits(scope, limits):
             before, after, count = crawl.throttling.preview(scope, **limits)
-            rates = [rate_words(each.rate) if each.rate < float("inf") else "no limit" for each in (before, after)]
+            rates = [
+                rate_words(each.mean_rate) if each.mean_rate < float("inf") else "no limit" for each in (before, after)
+            ]
             end = f"its {counted(count, 'pending request')} would end in {duration_words(after.lasts(count))}"
             return f"{scope}: {rates[0]} before, {rates[1]} after; {end if count else 'no request of it is pending'}"
         case Add():

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from itertools import zip_longest
-from math import inf
+from math import ceil, inf
 from operator import attrgetter
 
 import msgspec
@@ -41,6 +41,7 @@ __all__ = [
     "ScopeStatus",
     "SendLimit",
     "WaitingGroup",
+    "WindowLimit",
     "decode_status",
     "encode_status",
     "estimate",
@@ -70,25 +71,60 @@ MAX_LAST = 5
 # -- the estimate
 
 
+class WindowLimit(Struct, frozen=True, kw_only=True):
+    """A number of requests in each window of time: a quota.
+
+    Attributes:
+        requests: Number of requests in a window.
+        left: Number of requests that remain in the current window.
+        window: Length of a window, in seconds.
+        renews_in: Seconds until the next window.
+        reason: The quota, in words.
+    """
+
+    requests: float
+    left: float
+    window: float
+    renews_in: float
+    reason: str
+
+
 class SendLimit(Struct, frozen=True, kw_only=True):
     """The rate that limits allow.
 
     Attributes:
-        rate: Requests per second; ``inf`` without a limit, 0.0 if nothing may be sent.
+        rate: Requests per second; ``inf`` without a limit, 0.0 if nothing may be sent. A quota is not included.
         reason: The limit that sets the rate, in words; "" without a limit.
         opens_in: Seconds until the first request may be sent.
+        quota: The quota; None without one.
     """
 
     rate: float = inf
     reason: str = ""
     opens_in: float = 0.0
+    quota: WindowLimit | None = None
+
+    @property
+    def mean_rate(self) -> float:
+        """Requests per second over a long time, with the quota."""
+        return self.rate if self.quota is None else min(self.rate, self.quota.requests / self.quota.window)
 
     def lasts(self, requests: int) -> float:
         """Return the seconds until this many requests have been sent; ``inf`` if that never happens."""
+        return self.end(requests)[0]
+
+    def end(self, requests: int) -> tuple[float, str]:
+        """Return the seconds until this many requests have been sent, and the limit that decides, in words."""
         if not requests:
-            return 0.0
+            return 0.0, ""
         # The first request is sent at once. The following requests each need an interval.
-        return self.opens_in + ((requests - 1) / self.rate if self.rate > 0.0 else inf)
+        paced = self.opens_in + ((requests - 1) / self.rate if self.rate > 0.0 else inf)
+        quota = self.quota
+        if quota is None or requests <= quota.left:
+            return paced, self.reason
+        windows = ceil((requests - quota.left) / quota.requests) - 1 if quota.requests > 0.0 else inf
+        renewed = quota.renews_in + windows * quota.window
+        return (renewed, quota.reason) if renewed > paced else (paced, self.reason)
 
 
 class ScopeEstimate(Struct, frozen=True, kw_only=True):
@@ -132,7 +168,7 @@ def estimate(
     places: SendLimit = SendLimit(),  # noqa: B008 - frozen
     most: int = MAX_LAST,
 ) -> Estimate | None:
-    """Return the estimated end of the pending requests; None if nothing is pending.
+    """Return the estimated end of the pending requests; None if nothing is pending, or no limit is known yet.
 
     The crawl ends when its last scope ends, or later if the whole crawl has too few places. A request of several scopes
     counts in each of its scopes.
@@ -150,10 +186,13 @@ def estimate(
     unlimited = SendLimit()
     found = []
     for scope, count in pending.items():
-        limit = limits.get(scope, unlimited)
-        found.append(ScopeEstimate(scope=scope, pending=count, seconds=limit.lasts(count), reason=limit.reason))
+        ends_in, reason = limits.get(scope, unlimited).end(count)
+        if ends_in > 0.0:
+            found.append(ScopeEstimate(scope=scope, pending=count, seconds=ends_in, reason=reason))
     last = nlargest(most, found, key=lambda each: each.seconds)
     seconds = places.lasts(total)
+    if not last and not seconds:
+        return None
     if last and last[0].seconds >= seconds:
         return Estimate(seconds=last[0].seconds, scope=last[0].scope, reason=last[0].reason, scopes=last)
     return Estimate(seconds=seconds, reason=places.reason, scopes=last)

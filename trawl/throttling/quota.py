@@ -236,6 +236,15 @@ class Quota(Limit):
         self._pass_time(now)
         return self._spent
 
+    def left(self, now: float) -> tuple[float, float]:
+        """Return the amount that is left at ``now``, and the seconds until about the spent amount is available again.
+
+        If the window slides, half of the spent amount is available again at this time.
+        """
+        self._pass_time(now)
+        at = self._falls_to(self._spent / 2) if self._spent else now + self.window
+        return max(self.quota - self._spent - self.reserved, 0.0), at - now
+
     def ready_at(self, now: float, amount: float) -> float:
         """Return the event loop time at which ``amount`` fits; ``-inf`` for now, ``inf`` if only a release makes room.
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from trawl.http import Outcome, Times, TimesTotal
-from trawl.observe import LATENCY_BOUNDS, ScopeStatus, SendLimit, duration_words
+from trawl.observe import LATENCY_BOUNDS, ScopeStatus, SendLimit, WindowLimit, duration_words
 from trawl.throttling.limits import TABLE
 
 if TYPE_CHECKING:
@@ -467,7 +467,7 @@ def rate_of_quota(scope: Scope) -> float:
     return quota.quota / quota.window / amount if amount > 0.0 else math.inf
 
 
-def send_limit(scope: Scope, now: float, reason: Reason | None = None) -> SendLimit:
+def send_limit(scope: Scope, now: float, why: Reason | None = None) -> SendLimit:
     """Return the rate that the limits in force allow, the limit that sets this rate, and when the scope opens.
 
     The concurrency limits the rate by the time that a request of the scope takes on average.
@@ -475,27 +475,42 @@ def send_limit(scope: Scope, now: float, reason: Reason | None = None) -> SendLi
     Args:
         scope: The scope.
         now: The event loop time.
-        reason: Why the scope's next request waits at ``now``, if that is known.
+        why: Why the scope's next request waits at ``now``, if that is known.
     """
     times, effective, slots = scope.state.totals.times, scope.effective, scope.effective.concurrency
     limits: list[tuple[float, str, float, str]] = []
     if effective.delay > 0.0:
         limits.append((1.0 / effective.usual, effective.delay_limit, effective.usual, effective.delay_source))
-    if slots < math.inf:
+    if slots == 0.0:
+        limits.append((0.0, "concurrency", slots, effective.concurrency_source))
+    elif slots < math.inf:
         if (rest := effective.delay_per_slot) > 0.0:
             limits.append((slots / rest, _PER_SLOT, rest, effective.delay_source))
         if times is not None and (seconds := (times.connecting + times.fetching) / times.sends) > 0.0:
             limits.append((slots / seconds, "concurrency", slots, effective.concurrency_source))
-    if scope.quota is not None:
-        limits.append((rate_of_quota(scope), "quota", scope.quota.quota, effective.source))
     limits += [(limit.usual_rate(), limit.name, limit.number, limit.source) for limit in scope.others]
-    until = (reason or scope.reason(now)).until
+    until = (why or scope.reason(now)).until
     opens_in = max(until - now, 0.0) if until < math.inf else 0.0
     rate, name, number, source = min(limits, key=itemgetter(0), default=(math.inf, "", 0.0, ""))
-    if rate == math.inf:
-        return SendLimit(opens_in=opens_in)
     words = duration_words(number) if name in (effective.delay_limit, _PER_SLOT) else f"{number:g}"
-    return SendLimit(rate=rate, reason=f"{name} {words}{f', {source}' if source else ''}", opens_in=opens_in)
+    reason = "" if rate == math.inf else f"{name} {words}{f', {source}' if source else ''}"
+    return SendLimit(rate=rate, reason=reason, opens_in=opens_in, quota=_window_limit(scope, now))
+
+
+def _window_limit(scope: Scope, now: float) -> WindowLimit | None:
+    quota, rate = scope.quota, rate_of_quota(scope)
+    if quota is None or rate == math.inf:
+        return None
+    requests = rate * quota.window
+    left, renews_in = quota.left(now)
+    source = f", {scope.effective.source}" if scope.effective.source else ""
+    return WindowLimit(
+        requests=requests,
+        left=left / quota.quota * requests if quota.quota else 0.0,
+        window=quota.window,
+        renews_in=renews_in,
+        reason=f"quota {quota.quota:g}{source}",
+    )
 
 
 _PER_SLOT = "delay per slot"
@@ -545,7 +560,7 @@ def status_of(scope: Scope, now: float, queued: int = 0) -> ScopeStatus:
     totals: ScopeTotals = scope.state.totals
     counts, rate = totals.responses, _rate_reached(scope)
     reason = scope.reason(now, scope.waits.min_amount if scope.waits.lanes else 1.0)
-    limit = send_limit(scope, now, reason)
+    seconds, limited_by = send_limit(scope, now, reason).end(queued)
     return ScopeStatus(
         scope=scope.id,
         sends=totals.sends,
@@ -565,8 +580,8 @@ def status_of(scope: Scope, now: float, queued: int = 0) -> ScopeStatus:
         statuses=(0,) * 6 if counts is None else tuple(counts.statuses),
         size=0 if counts is None else counts.size,
         latency=() if counts is None else tuple(counts.latency),
-        seconds=limit.lasts(queued),
-        reason=limit.reason,
+        seconds=seconds,
+        reason=limited_by,
     )
 
 
