@@ -279,6 +279,21 @@ def test_a_plan_shows_the_effect_of_a_setting(folder: Path, capsys: pytest.Captu
     assert "DOWNLOAD_DELAY=60: 11 requests end in" in output
 
 
+def test_a_plan_says_if_a_setting_ends_the_crawl_early(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "urls.txt").write_text(f"\ufeff{URLS}", "utf-8")
+    exact = ["-s", "RANDOMIZE_DOWNLOAD_DELAY=false ROBOTSTXT_OBEY=false CLOSESPIDER_PAGECOUNT=3"]
+    assert main(["plan", "pages.py", "--urls", "urls.txt", *exact, *exact]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(
+        ": ends with closespider_pagecount in 1.5 s, after 3 sends"
+    )
+
+
+def test_a_plan_runs_no_watcher(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "urls.txt").write_text(URLS)
+    assert main(["plan", "pages.py", "--urls", "urls.txt", "-s", 'WATCHERS={"os.getcwd": 0}']) == 0
+    assert "11 requests end in" in capsys.readouterr().out
+
+
 def test_a_plan_of_a_job_covers_its_pending_requests(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start = FOLLOWER.replace('["http://a.example/"]', "[f'http://a.example/{n}' for n in range(30)]")
     (folder / "pages.py").write_text(start)

@@ -16,6 +16,7 @@ from tests.watched_crawl import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
 from trawl.settings.load import Layer, load
+from trawl.testing.receipt import Checker
 from trawl.throttling.reasons import ScopeReport
 from trawl.transport import Http11Transport, TransportSettings
 from trawl.transport.base import needs_new_connection
@@ -309,3 +310,17 @@ async def test_a_request_that_is_answered_needs_no_new_connection_when_it_is_tri
         blocking=InlineBlocking(),
     )
     assert transport.asked == [("0", False), ("0", True), ("0", False)]
+
+
+async def test_a_receipt_counts_both_sends(autojump_clock: MockClock) -> None:
+    checker = Checker()
+    result = await crawl_with(
+        type("One", (Pages,), {"count": 1}),
+        load(Layer("test", {**SETTINGS, "THROTTLING_SCOPES": {HOST: FREE}})),
+        transport=Deaf(),
+        blocking=InlineBlocking(),
+        recorder=checker.record,
+    )
+    (scope,) = checker.receipt("test").scopes
+    assert result.stats["request_count"] == scope.sends == 2
+    assert (scope.most_in_flight, scope.shortest_gap) == (1, 0.0)

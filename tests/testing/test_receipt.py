@@ -299,6 +299,53 @@ def test_an_access_log_is_checked(tmp_path: Path) -> None:
     assert receipt.started_utc == datetime(2026, 10, 10, 13, 55, 36, tzinfo=UTC)
 
 
+def log_line(at: str, rest: str = '"GET /a HTTP/1.1" 200 5') -> str:
+    return f"192.0.2.1 - - [{at}] {rest}\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "gap", "grace"),
+    [
+        ("10/Oct/2026:13:55:36 +0000", "10/Oct/2026:13:55:37 +0000", 1.0, 1.0),
+        ("10/Oct/2026:13:55:36.000 +0000", "10/Oct/2026:13:55:36.250 +0000", 0.25, 0.001),
+        ("10/Oct/2026:13:55:36,5 +0000", "10/Oct/2026:15:55:37 +0200", 0.5, 0.001),
+        ("2026-10-10T13:55:36+00:00", "2026-10-10T15:55:38+02:00", 2.0, 1.0),
+        ("1791000000.000", "1791000000.125", 0.125, 0.001),
+        ("31/Dec/1999:23:59:59 +0000", "01/Jan/2026:00:00:00 +0000", 820540801.0, 1.0),
+        ("10/Oct/2026:13:55:37 +0000", "10/Oct/2026:13:55:30 +0000", 7.0, 1.0),  # the clock went back
+    ],
+)
+def test_times_of_a_log_have_several_forms(tmp_path: Path, first: str, second: str, gap: float, grace: float) -> None:
+    (tmp_path / "access.log").write_text(log_line(first) + log_line(second))
+    checker, receipt = check_files([str(tmp_path / "access.log")])
+    assert receipt.scopes[0].shortest_gap == pytest.approx(gap, abs=1e-6)
+    assert (receipt.grace, receipt.sends) == (grace, 2)
+    assert checker.plot("rates").startswith("<svg")
+
+
+def test_addresses_of_a_log_may_be_ipv6(tmp_path: Path) -> None:
+    lines = log_line("10/Oct/2026:13:55:36 +0000").replace("192.0.2.1", "[2001:db8::1]:8080 2001:db8::2")
+    (tmp_path / "access.log").write_text(lines + lines.replace("[2001:db8::1]:8080 ", ""))
+    _, receipt = check_files([str(tmp_path / "access.log")])
+    assert [scope.scope for scope in receipt.scopes] == ["[2001:db8::1]:8080", "access.log"]
+
+
+def test_the_figures_of_the_longest_idle_scopes_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts, "MAX_SCOPES", 2)
+    checker = Checker()
+    for number in range(10):
+        for at in (0.0, 2.0 - number / 10):
+            checker.sent(number * 100.0 + at, f"http://{number}.example/", [f"{number}.example"])
+            checker.ended(number * 100.0 + at, f"http://{number}.example/", [f"{number}.example"], 429)
+    receipt = checker.receipt("test")
+    assert [scope.scope for scope in receipt.scopes] == ["8.example", "9.example", "8 other scopes"]
+    others = receipt.scopes[-1]
+    assert (others.sends, others.refusals, others.shortest_gap, others.most_in_window) == (16, 16, 1.3, 2)
+    assert len(checker._bars) == 2
+    assert sum(scope.sends for scope in receipt.scopes) == receipt.sends == 20
+    assert checker.plot("rates").startswith("<svg")
+
+
 def test_lines_of_json_are_checked(tmp_path: Path) -> None:
     lines = [
         {"time": 1.25, "url": "http://A.example", "finished": 2.5, "status": 200},
@@ -323,6 +370,13 @@ def test_lines_of_json_are_checked(tmp_path: Path) -> None:
         ),
         ("x.log", '{"time": 1, "url": "http://a.example", "finished": -1}', "x.log, line 1: the time -1.0 is not"),
         ("x.log", None, "x.log: can't be read: No such file or directory"),
+        ("x.log", "", "x.log: no request was found in it"),
+        ("x.warc", "", "x.warc: no request was found in it"),
+        ("x.log.gz", "hello", "x.log.gz: can't be read: Not a gzipped file"),
+        ("x.log.gz", gzip.compress(LOG.encode())[:60], "x.log.gz: can't be read: Compressed file ended before"),
+        ("x.log", log_line("10/Oct/2026:13:55:36"), "x.log, line 1: Invalid isoformat string"),
+        ("x.log", log_line("2026-10-10T13:55:36"), "x.log, line 1: the time 2026-10-10T13:55:36 has no offset"),
+        ("x.log", log_line("10/Oct/2026:13:55:36 +0000", '"\\x16\\x03" 400 5'), "x.log, line 1: not a request"),
         ("x.warc", "hello", "is not a WARC file"),
         ("x.warc.gz", None, "x.warc.gz: can't be read: No such file or directory"),
     ],
@@ -332,12 +386,12 @@ def test_a_file_that_can_not_be_checked_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     name: str,
-    content: str | None,
+    content: str | bytes | None,
     words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if content is not None:
-        (tmp_path / name).write_text(content)
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     assert main(["receipt", "--check", name]) == 2
     error = capsys.readouterr().err
     assert words in error

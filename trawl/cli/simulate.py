@@ -243,8 +243,14 @@ def _print_tables(simulations: Sequence[Simulation], labels: Sequence[str], cons
             console.print(rates)
 
 
-_UNWRITTEN: Mapping[str, object] = {"ITEM_PIPELINES": {}, "JOB_DIR": "", "WARC_FILE": "", "HTTPCACHE_ENABLED": False}
-"""Settings of a plan, which has no items and writes nothing."""
+_UNWRITTEN: Mapping[str, object] = {
+    "ITEM_PIPELINES": {},
+    "JOB_DIR": "",
+    "WARC_FILE": "",
+    "HTTPCACHE_ENABLED": False,
+    "WATCHERS": {},
+}
+"""Settings of a plan, which has no items, writes nothing and notifies nobody."""
 
 
 def plan_command(
@@ -284,6 +290,9 @@ def plan_command(
                 _, seconds, last, reason = ends[0]
                 by = f"{last} ({reason})" if reason else last
                 words = f"{counted(len(requests), 'request')} end in {duration_words(seconds)}, last {by}"
+                if simulation.reason != "finished":
+                    sends = counted(len(simulation.sends), "send")
+                    words = f"ends with {simulation.reason} in {duration_words(seconds)}, after {sends}"
             else:
                 words = came_to_nothing(simulation.reason, simulation.stats)
                 words = words or f"nothing was sent: the crawl ended with {simulation.reason}"
@@ -302,7 +311,7 @@ def _web() -> SimulatedWeb:
 def _requests(path: str) -> list[Request]:
     """Return a request for each line of a file of URLs; ``-`` is standard input."""
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+        text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--urls {path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
     requests = []

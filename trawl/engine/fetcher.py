@@ -386,6 +386,9 @@ class Fetcher:
         for scope in scopes:
             scope.resent(now)
         self._count_sent(attempt)
+        if self._recorder is not None:
+            self._recorder(attempt, None, now)  # the end of the send on the dead connection
+            self._recorder(attempt, None, now)
         return False
 
     def _count_sent(self, attempt: Attempt) -> None:

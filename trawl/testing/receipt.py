@@ -15,9 +15,9 @@ import html
 import logging
 import math
 import re
-from bisect import bisect_left
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import attrs
 import msgspec
 
 from trawl.errors import UsageError
@@ -71,6 +70,9 @@ MAX_ORIGINS = 10_000
 
 MAX_BARS = 200
 """Maximum number of windows in the plot of a scope. Their length doubles as the crawl gets longer."""
+
+MAX_SCOPES = 100_000
+"""Maximum number of scopes with their own figures. The figures of the longest idle scopes are combined."""
 
 MAX_EPOCH = 253_402_300_800.0
 """End of the year 9999 in seconds since the epoch. A time in milliseconds is later."""
@@ -125,7 +127,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         seconds: Seconds from the first send to the last end.
         sends: Number of sends.
         exempt: Number of sends without a scope (``dont_throttle``). The rules were checked for these sends too.
-        scopes: The figures of each scope, the busiest first.
+        scopes: The figures of each scope, the busiest first. If there are more than :data:`MAX_SCOPES`, the last entry
+            has the combined figures of the others.
         checked: Number of sends that were checked, by rule. A rule applies after its robots.txt or response was read.
         violations: Number of violations, by rule.
         examples: The first violations.
@@ -166,7 +169,7 @@ class _Scope:
         self.sends = self.refusals = self.in_flight = self.most = self.most_in_window = 0
         self.first = self.last = now
         self.gap = math.inf
-        self.times: list[float] = []  # the sends of the last window
+        self.times: deque[float] = deque()  # the sends of the last window
 
     def sent(self, now: float) -> None:
         if self.sends:
@@ -176,8 +179,17 @@ class _Scope:
         self.most = max(self.most, self.in_flight)
         self.last = now
         self.times.append(now)
-        del self.times[: bisect_left(self.times, now - WINDOW + GRACE)]  # a window excludes the send at its start
+        while self.times[0] < now - WINDOW + GRACE:  # a window excludes the send at its start
+            self.times.popleft()
         self.most_in_window = max(self.most_in_window, len(self.times))
+
+    def add(self, other: _Scope) -> None:
+        """Add the figures of a scope that is idle."""
+        self.sends += other.sends
+        self.refusals += other.refusals
+        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        self.gap, self.most = min(self.gap, other.gap), max(self.most, other.most)
+        self.most_in_window = max(self.most_in_window, other.most_in_window)
 
     def figures(self, scope: str) -> ScopeFigures:
         return ScopeFigures(
@@ -225,12 +237,17 @@ class Checker:
     Args:
         grace: Tolerance in seconds, because the times are rounded.
         user_agent: The crawler's name in robots.txt; None for the ``User-Agent`` of the request for robots.txt.
+
+    Attributes:
+        grace: The tolerance.
     """
 
     def __init__(self, grace: float = GRACE, user_agent: str | None = None) -> None:
-        self._grace = grace
+        self.grace: float = grace
         self._user_agent = user_agent
-        self._scopes: dict[str, _Scope] = {}
+        self._scopes: OrderedDict[str, _Scope] = OrderedDict()  # the longest idle scope is first
+        self._rest = _Scope(math.inf)  # the figures of the scopes that were left out
+        self._left_out = 0
         self._bars: dict[str, _Bars] = {}
         self._sending: set[Attempt] = set()
         self._recent: OrderedDict[str, _Scope] = OrderedDict()  # the scopes that may have sends in the last window
@@ -266,13 +283,18 @@ class Checker:
                 if len(self._bars) < MAX_ORIGINS // 10:
                     self._bars[name] = _Bars()
             scope.sent(at)
+            self._scopes.move_to_end(name)
             self._recent[name] = scope
             self._recent.move_to_end(name)
             if name in self._bars:
                 self._bars[name].add(at - self._first)
         while self._recent and (idle := next(iter(self._recent.values()))).last < at - WINDOW:
-            idle.times = []  # only its figures are kept
+            idle.times.clear()  # only its figures are kept
             self._recent.popitem(last=False)
+        while len(self._scopes) > MAX_SCOPES and not (idle := next(iter(self._scopes.values()))).times:
+            self._rest.add(idle)
+            self._left_out += 1
+            self._bars.pop(self._scopes.popitem(last=False)[0], None)
         self._check(at, url)
         _put(self._last, host_scope(url), at)
         self._end = max(self._end, at)
@@ -353,19 +375,22 @@ class Checker:
             started_utc: Time of the first send; None if unknown.
         """
         scopes = [scope.figures(name) for name, scope in self._scopes.items()]
+        scopes.sort(key=lambda each: (-each.sends, each.scope))
+        if self._left_out:
+            scopes.append(self._rest.figures(counted(self._left_out, "other scope")))
         return Receipt(
             source=source,
             started_utc=started_utc,
             seconds=round(self._end - (self._first or 0.0), 6),
             sends=self._sends,
             exempt=self._exempt,
-            scopes=sorted(scopes, key=lambda each: (-each.sends, each.scope)),
+            scopes=scopes,
             checked={rule: self._checked[rule] for rule in _RULES},
             violations={rule: self._violations[rule] for rule in _RULES},
             examples=self._examples,
             unread=self._unread,
             errors=self._errors,
-            grace=self._grace,
+            grace=self.grace,
         )
 
     def plot(self, title: str) -> str:
@@ -396,7 +421,7 @@ class Checker:
 
     def _judge(self, rule: str, at: float, url: str, early: float) -> None:
         self._checked[rule] += 1
-        if early <= self._grace:
+        if early <= self.grace + 1e-6:  # a time since the epoch is exact to less than a microsecond
             return
         self._violations[rule] += 1
         if len(self._examples) < MAX_VIOLATIONS:
@@ -430,21 +455,16 @@ def _retry_after(headers: Headers, now_utc: datetime) -> float | None:
 _LOG_LINE = re.compile(  # the combined log format of Apache and nginx, perhaps after the virtual host
     r'(?:(?P<host>\S+) )?\S+ \S+ \S+ \[(?P<at>[^\]]+)\] "[A-Z]+ (?P<target>\S+)[^"]*" (?P<status>\d{3}) '
 )
+_LOG_TIME = re.compile(r"(\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d)([.,]\d{1,9})?( [+-]\d{4})")
 
-
-@attrs.frozen(kw_only=True)
-class _Logged:
-    """A send in a log. Times are seconds since the epoch."""
-
-    at: float
-    ended: float
-    url: str
-    scope: str
-    status: int | None = None
+_Event = tuple[float, int, Callable[..., None], Sequence[Any]]
+"""The time of an event, its order among equal times, and the call that adds it. An end comes after its own send and
+before other sends.
+"""
 
 
 class _Line(msgspec.Struct):
-    """A line of a log in JSON."""
+    """A send in a log. Times are seconds since the epoch, or RFC 3339."""
 
     time: float | datetime
     url: str
@@ -456,52 +476,43 @@ def check_files(paths: Sequence[str]) -> tuple[Checker, Receipt]:
     """Check the crawl in WARC files or logs, of trawl or of another program.
 
     A log has a line per request: in the combined log format of Apache and nginx, or a JSON object with ``time`` and
-    ``url``, and perhaps ``finished`` and ``status``. It may be compressed (.gz). Times are seconds since the epoch, or
-    RFC 3339. A log has no headers and bodies, so only figures are checked.
+    ``url``, and perhaps ``finished`` and ``status``. It may be compressed (.gz). The time in a line of the combined
+    format may have a fraction, and may be in seconds since the epoch or RFC 3339. A log has no headers and bodies, so
+    only figures are checked.
 
     Raises:
-        UsageError: If a file can't be read, or has another format.
+        UsageError: If a file can't be read, has another format, or has no request.
     """
-    warcs = [path for path in paths if path.endswith((".warc", ".warc.gz"))]
-    logs = [path for path in paths if path not in warcs]
-    try:
-        from trawl.testing.warc import read_exchanges, warc_files  # noqa: PLC0415 - needs the extra warc
-
-        files = [file for path in warcs for file in warc_files(Path(path))]
-        exchanges = [each for each in read_exchanges(files, has_bodies=False) if each.sent is not None] if warcs else []
-        logged = [each for path in logs for each in _read_log(Path(path))]
-    except ImportError as error:
-        raise UsageError("a WARC file needs the extra warc: pip install 'trawl-crawler[warc]'") from error
-    except OSError as error:
-        raise UsageError(f"{error.filename}: can't be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    is_exact = all(each.is_timed for each in exchanges) and all(each.at % 1 for each in logged[:100])
-    checker = Checker(GRACE if is_exact else 1.0)
-    events = [*_of_exchanges(checker, exchanges), *_of_log(checker, logged)]
-    for _, _, act in sorted(events, key=itemgetter(0, 1)):
-        act()
-    first = min([each.sent or 0.0 for each in exchanges] + [each.at for each in logged], default=None)
-    started = None if first is None else datetime.fromtimestamp(first, UTC)
-    return checker, checker.receipt(", ".join(paths), started)
+    checker, events, is_exact = Checker(), list[_Event](), True
+    for path in paths:
+        try:
+            found = list((_of_warc if path.endswith((".warc", ".warc.gz")) else _of_log)(checker, Path(path)))
+        except ImportError as error:
+            raise UsageError("a WARC file needs the extra warc: pip install 'trawl-crawler[warc]'") from error
+        except (OSError, EOFError, zlib.error) as error:
+            words = getattr(error, "strerror", None) or error
+            raise UsageError(f"{path}: can't be read: {words}") from error
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        if not found:
+            raise UsageError(f"{path}: no request was found in it")
+        is_exact = is_exact and any(at % 1 for at, *_ in found)
+        events += found
+    checker.grace = GRACE if is_exact else 1.0
+    events.sort(key=itemgetter(0, 1))
+    for _, _, act, args in events:
+        act(*args)
+    return checker, checker.receipt(", ".join(paths), datetime.fromtimestamp(events[0][0], UTC))
 
 
-_Event = tuple[float, int, Any]
-"""The time of an event, its order among equal times, and the call that adds it. An end comes after its own send and
-before other sends.
-"""
+def _of_warc(checker: Checker, path: Path) -> Iterator[_Event]:
+    from trawl.testing.warc import read_exchanges, warc_files  # noqa: PLC0415 - needs the extra warc
 
-
-def _of_exchanges(checker: Checker, exchanges: Iterable[Exchange]) -> Iterator[_Event]:
-    for each in exchanges:
-        assert each.sent is not None
-        own = [scope for _, _, scope in each.charges] if each.is_timed else [host_scope(each.url)]
-        yield each.sent, 1, _bound(checker.sent, each.sent, each.url, own)
-        yield each.ended, 0 if each.ended > each.sent else 2, _bound(_end_exchange, checker, each, own)
-
-
-def _bound(function: Any, *args: Any) -> Any:
-    return lambda: function(*args)
+    for each in read_exchanges(warc_files(path), has_bodies=False):
+        if each.sent is not None:
+            own = [scope for _, _, scope in each.charges] if each.is_timed else [host_scope(each.url)]
+            yield each.sent, 1, checker.sent, (each.sent, each.url, own)
+            yield each.ended, 0 if each.ended > each.sent else 2, _end_exchange, (checker, each, own)
 
 
 def _end_exchange(checker: Checker, exchange: Exchange, scopes: Sequence[str]) -> None:
@@ -517,53 +528,56 @@ def _end_exchange(checker: Checker, exchange: Exchange, scopes: Sequence[str]) -
         checker.read_robots(exchange.url, answer.status, answer.body, answer.headers, agent)
 
 
-def _of_log(checker: Checker, logged: Iterable[_Logged]) -> Iterator[_Event]:
-    for each in logged:
-        yield each.at, 1, _bound(checker.sent, each.at, each.url, [each.scope])
-        order = 0 if each.ended > each.at else 2
-        yield each.ended, order, _bound(checker.ended, each.ended, each.url, [each.scope], each.status)
-
-
-def _read_log(path: Path) -> Iterator[_Logged]:
+def _of_log(checker: Checker, path: Path) -> Iterator[_Event]:
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                try:
-                    yield _of_json(line) if line.lstrip().startswith("{") else _of_line(line, path.name)
-                except (ValueError, msgspec.MsgspecError) as error:
-                    raise ValueError(
-                        f"{path}, line {number}: {error}; a line is a request in the combined log format, or a JSON "
-                        "object with time and url"
-                    ) from error
+        for number, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            try:
+                line, scope = _of_json(text) if text.lstrip().startswith("{") else _of_line(text, path.name)
+                at = _epoch(line.time)
+                end = at if line.finished is None else max(at, _epoch(line.finished))
+            except (ValueError, msgspec.MsgspecError) as error:
+                raise ValueError(
+                    f"{path}, line {number}: {error}; a line is a request in the combined log format, or a JSON "
+                    "object with time and url"
+                ) from error
+            yield at, 1, checker.sent, (at, line.url, [scope])
+            yield end, 0 if end > at else 2, checker.ended, (end, line.url, [scope], line.status)
 
 
-def _of_json(text: str) -> _Logged:
+def _of_json(text: str) -> tuple[_Line, str]:
     line = msgspec.json.decode(text, type=_Line)
-    url = normalize_url(line.url)
-    at = _epoch(line.time)
-    ended = at if line.finished is None else _epoch(line.finished)
-    return _Logged(at=at, ended=max(at, ended), url=url, scope=host_scope(url), status=line.status)
+    line.url = normalize_url(line.url)
+    return line, host_scope(line.url)
 
 
-def _epoch(at: float | datetime) -> float:
-    if isinstance(at, datetime):
-        return at.timestamp()
-    if not 0.0 <= at < MAX_EPOCH:
-        raise ValueError(f"the time {at!r} is not in seconds since 1970")
-    return at
-
-
-def _of_line(text: str, name: str) -> _Logged:
+def _of_line(text: str, name: str) -> tuple[_Line, str]:
     found = _LOG_LINE.match(text)
     if found is None:
         raise ValueError("not a request")
-    at = datetime.strptime(found["at"], "%d/%b/%Y:%H:%M:%S %z").timestamp()
     target, host = found["target"], found["host"]
-    if "://" not in target:
-        target = f"http://{host or 'log.invalid'}{target}"
-    url = normalize_url(target)
-    scope = host_scope(url) if host or "://" in found["target"] else name
-    return _Logged(at=at, ended=at, url=url, scope=scope, status=int(found["status"]))
+    is_known = host is not None or "://" in target
+    url = normalize_url(target if "://" in target else f"http://{host or 'log.invalid'}{target}")
+    return _Line(_log_time(found["at"]), url, status=int(found["status"])), host_scope(url) if is_known else name
+
+
+def _log_time(text: str) -> float | datetime:
+    """Return the time of a line: ``$time_local``, perhaps with a fraction, ``$time_iso8601`` or ``$msec`` of nginx."""
+    if found := _LOG_TIME.fullmatch(text):
+        return datetime.strptime(found[1] + found[3], "%d/%b/%Y:%H:%M:%S %z").timestamp() + float(
+            f"0.{(found[2] or '.0')[1:]}"
+        )
+    return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else datetime.fromisoformat(text)
+
+
+def _epoch(at: float | datetime) -> float:
+    if isinstance(at, datetime) and at.tzinfo is None:
+        raise ValueError(f"the time {at.isoformat()} has no offset from UTC")
+    seconds = at.timestamp() if isinstance(at, datetime) else at
+    if not 0.0 <= seconds < MAX_EPOCH:
+        raise ValueError(f"the time {at} is not in seconds since 1970")
+    return seconds
 
 
 # -- files
