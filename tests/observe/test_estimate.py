@@ -62,7 +62,8 @@ def test_a_quota_lets_requests_through_in_windows() -> None:
     assert limit.end(11) == (20.0, "quota 50")
     assert limit.end(60) == (59.0, "delay 1 s")
     assert limit.end(61) == (80.0, "quota 50")
-    assert limit.mean_rate == 50 / 60
+    assert limit.words == "0.83/s"
+    assert SendLimit().words == "no limit"
     nothing = WindowLimit(requests=0, left=0, window=60.0, renews_in=20.0, reason="quota 0")
     assert SendLimit(quota=nothing).lasts(1) == inf
 

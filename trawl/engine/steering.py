@@ -32,7 +32,7 @@ from trawl.errors import IgnoreRequest, TrawlError, UsageError
 from trawl.events import Steered
 from trawl.frontier.own_files import check_file
 from trawl.http import Request, host_scope
-from trawl.observe import CrawlStatus, counted, duration_words, printable, rate_words
+from trawl.observe import CrawlStatus, counted, duration_words, printable
 
 if TYPE_CHECKING:
     from trawl.engine.crawl import Crawl
@@ -176,11 +176,9 @@ def effect_of(crawl: Crawl, order: Order) -> str:
             return f"the crawl will send nothing new; {crawl.in_flight} in flight finish, {queued} stay"
         case SetLimits(scope, limits):
             before, after, count = crawl.throttling.preview(scope, **limits)
-            rates = [
-                rate_words(each.mean_rate) if each.mean_rate < float("inf") else "no limit" for each in (before, after)
-            ]
             end = f"its {counted(count, 'pending request')} would end in {duration_words(after.lasts(count))}"
-            return f"{scope}: {rates[0]} before, {rates[1]} after; {end if count else 'no request of it is pending'}"
+            words = end if count else "no request of it is pending"
+            return f"{scope}: {before.words} before, {after.words} after; {words}"
         case Add():
             return f"{counted(len(_requests(order)), 'request')} will be added to {queued}"
         case Drop(host):

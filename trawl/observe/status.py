@@ -105,9 +105,10 @@ class SendLimit(Struct, frozen=True, kw_only=True):
     quota: WindowLimit | None = None
 
     @property
-    def mean_rate(self) -> float:
-        """Requests per second over a long time, with the quota."""
-        return self.rate if self.quota is None else min(self.rate, self.quota.requests / self.quota.window)
+    def words(self) -> str:
+        """The rate over a long time, with the quota: ``0.83/s``, or ``no limit``."""
+        rate = self.rate if self.quota is None else min(self.rate, self.quota.requests / self.quota.window)
+        return "no limit" if rate == inf else rate_words(rate)
 
     def lasts(self, requests: int) -> float:
         """Return the seconds until this many requests have been sent; ``inf`` if that never happens."""
