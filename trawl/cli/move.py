@@ -3,6 +3,8 @@
 It makes the edits that ``trawl check`` prints, if they are certain, and writes the settings that ``trawl settings
 --move`` prints. Decisions that a person must make are listed at the end, with file and line. A second run changes
 nothing.
+
+Length: the edits of imports, calls and settings, and the decisions that remain, are about the same texts of a project.
 """
 
 from __future__ import annotations
