@@ -11,8 +11,8 @@ from math import inf
 
 from tests.scheduler.rig import Rig
 from trawl.scheduler.attempt import Attempt
-from trawl.scheduler.lanes import Lane
 from trawl.scheduler.scope_queue import PASSES
+from trawl.throttling.limit import PATIENCE
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
 
@@ -93,39 +93,24 @@ class History:
         )
         return inf if is_too_far or not scope.traffic.lead else max(at, account.planned + scope.effective.delay)
 
-    def is_withheld(self, attempt: Attempt, claimant: Lane | None) -> bool:
-        """Return whether a claim withholds a later attempt that could use up a limit of the claimant's scope."""
-        lane = attempt.lane
-        if claimant is None or lane is None or lane is claimant or not claimant.queue or lane.rank() < claimant.rank():
-            return False
-        for scope in claimant.scopes:
-            if scope.id in [id for id, _ in attempt.scopes] and not attempt.is_exempt:
-                spare = scope.effective.concurrency - len(self.accounts[scope.id].busy)
-                if (
-                    spare <= 1
-                    or scope.effective.delay > 0
-                    or scope.effective.delay_per_slot > 0
-                    or scope.quota is not None
-                ):
-                    return True
-        return False
-
-    def is_kept_off(self, attempt: Attempt) -> bool:
-        """Return whether a quota is reserved for a larger amount, which would wait longer if this attempt were sent."""
+    def is_blocked(self, attempt: Attempt) -> bool:
+        """Return whether a scope is reserved for another lane, which would wait longer if this attempt were sent."""
+        lane, now, queues = attempt.lane, self.rig.now, self.rig.scheduler.queues.scope_queues
         for index, (name, _) in enumerate(attempt.scopes):
-            scope, now = self.rig.scope(name), self.rig.now
-            queue = self.rig.scheduler.queues.scope_queues.get(scope.id)
-            other = None if queue is None else queue.kept_for
-            lane = attempt.lane
-            if attempt.is_exempt or other is None or lane is None or lane is other or lane.rank() < other.rank():
+            queue, scope = queues.get(name), self.rig.scope(name)
+            holder = None if queue is None else queue.reserved_for
+            if attempt.is_exempt or lane is None or holder is None or holder is lane:
                 continue
-            assert scope.quota is not None
-            assert other.passes() >= PASSES
-            wanted, until = other.amount_in(scope), scope.quota.fits_at(other.amount_in(scope), now)
-            for each in other.scopes:
-                at = each.earliest_at(now, other.amount_in(each))
-                until = max(until, at) if each is not scope and at < inf else until
-            if scope.quota.fits_at(wanted, now, attempt.amount(index)) > until:
+            if lane.rank() < holder.rank():
+                continue
+            assert holder.passes() >= PASSES
+            until, amount = holder.foreseen_at(now), attempt.amount(index)
+            effective, quota = scope.effective, scope.quota
+            if (
+                (effective.concurrency - len(self.accounts[name].busy) <= 1 and until <= now + PATIENCE)
+                or now + max(effective.delay, effective.delay_per_slot) > until
+                or (quota is not None and quota.fits_at(holder.amount_in(scope), now, amount) > until)
+            ):
                 return True
         return False
 
@@ -268,8 +253,7 @@ class History:
         rig, scheduler = self.rig, self.rig.scheduler
         while True:
             could = self.eligible(pages=pages)
-            before = scheduler.queues.claims.claimant
-            withheld = {attempt for attempt in could if self.is_withheld(attempt, before) or self.is_kept_off(attempt)}
+            withheld = {attempt for attempt in could if self.is_blocked(attempt)}
             granted = scheduler.grant(rig.now, pages=pages)
             if granted is None:
                 break
@@ -277,8 +261,7 @@ class History:
                 self._check(granted, could, withheld)
             else:
                 assert granted.attempt in self.vetoed
-        claimant = scheduler.queues.claims.claimant
-        left = [e for e in self.eligible(pages=pages) if not self.is_withheld(e, claimant) and not self.is_kept_off(e)]
+        left = [attempt for attempt in self.eligible(pages=pages) if not self.is_blocked(attempt)]
         assert not left, f"{left} could go at {rig.now} and does not"
         assert scheduler.next_event(rig.now) > rig.now, "it would spin"
         assert scheduler.pending == sum(attempt.is_pending for attempt in self.pushed)
@@ -287,11 +270,9 @@ class History:
     def _check(self, granted: Attempt, could: list[Attempt], withheld: set[Attempt]) -> None:
         """Check that the granted request was allowed, and that no better request was allowed and not withheld."""
         assert granted in could, f"{granted} is early at {self.rig.now}, or not the first of its lane"
-        claimant = self.rig.scheduler.queues.claims.claimant
         for other in could:
             if other.is_pending and (other.is_direct, other.priority) > (granted.is_direct, granted.priority):
-                is_behind = other in withheld or self.is_withheld(other, claimant) or self.is_kept_off(other)
-                assert is_behind, f"{granted} before {other}"
+                assert other in withheld or self.is_blocked(other), f"{granted} before {other}"
         self.in_flight.append(granted)
         plans = {}
         for name, _ in self._taken(granted):

@@ -207,14 +207,14 @@ def test_an_open_scope_has_nothing_in_the_way() -> None:
     assert rig.scheduler.why("a", 0.0) is None
 
 
-def test_a_request_kept_off_by_a_claim_says_so() -> None:
+def test_a_request_behind_a_reservation_says_so() -> None:
     rig = Rig({"x": Limits(concurrency=2), "y": Limits(concurrency=1)})
     holder = rig.push("y", "y")
     assert rig.grant() is holder
     both = rig.push("both", "x", "y")
     assert rig.grant() is None
     assert both.lane is not None
-    rig.scheduler.queues.claim(both.lane)
+    rig.scheduler.queues.reserve(both.lane, 0.0)
     rig.push(0, "x")
     kept = rig.push(1, "x")
     assert rig.grant_all() == [0]

@@ -83,7 +83,8 @@ def test_a23_i11_a_wait_for_the_bandwidth_is_explained_and_counted() -> None:
     assert scope.waits.limited == {"bandwidth": 4.0}
     assert report_of(scope, 4.0).allowed == 0.25
     assert send_limit(scope, 5.0).rate == 0.25
-    assert scope.is_shut(5.0, 1.0, 2.0)
+    assert scope.delays(5.0, 8.0, 1.0, 1.0)
+    assert not scope.delays(5.0, 36.0, 1.0, 1.0)
     assert not scope.is_idle(7.0)
 
 

@@ -294,17 +294,27 @@ def test_a_careful_scope_prepares_early_by_the_time_to_connect_until_user_code_r
         assert scope.prepares_at(0.5) == pytest.approx(1.3)
 
 
-def test_only_more_than_contention_shuts_a_scope() -> None:
-    scope = Scope("a", Limits(concurrency=2, delay=1.0))
-    passed(scope, 0.0)
-    assert not scope.is_shut(0.0, 1.0, 30.0)
-    scope.arrange(scope.effective._replace(delay=20.0, delay_limit="backoff"))
-    assert not scope.is_shut(0.0, 1.0, 30.0)
-    scope.arrange(scope.effective._replace(delay=200.0))
-    assert scope.is_shut(0.0, 1.0, 30.0)
-    scope.arrange(scope.effective._replace(delay=0.0))
+def test_a_request_delays_another_one_by_what_it_uses_of_each_limit() -> None:
+    scope = Scope("a", Limits(concurrency=3))
+    assert not scope.delays(0.0, 1.0, 1.0, 1.0)
+    scope.take(0.0)
+    scope.take(0.0)
+    assert scope.delays(0.0, 30.0, 1.0, 1.0)  # it is the last place
+    assert not scope.delays(0.0, 31.0, 1.0, 1.0)
+    scope = Scope("a", Limits(delay=2.0, jitter=(0.5, 1.5)))
+    assert scope.delays(0.0, 2.9, 1.0, 1.0)
+    assert not scope.delays(0.0, 3.0, 1.0, 1.0)
+    scope = Scope("a", Limits(quota=10.0, window=60.0, sliding=True))
+    assert not scope.delays(0.0, 0.0, 4.0, 6.0)
+    assert scope.delays(0.0, 0.0, 5.0, 6.0)
+    scope = Scope("a", Limits(pages=2))
+    assert not scope.delays(0.0, 0.0, 1.0, 1.0)
+    scope.take(0.0)
+    assert scope.delays(0.0, 0.0, 1.0, 1.0)
+    scope = Scope("a", Limits())
     scope.hold(5.0, HINT)
-    assert scope.is_shut(0.0, 1.0, 30.0)
+    assert not scope.delays(0.0, 5.0, 1.0, 1.0)
+    assert scope.foreseen_at(0.0, 1.0) == 5.0
 
 
 def test_a_scope_is_idle_when_forgetting_it_loses_nothing() -> None:

@@ -115,9 +115,7 @@ class Lane:
         ready_at: Event loop time at which it became ready.
         bases: The scopes' counters of grants at its turn, to count how often it is passed. Only for lanes with several
             scopes or a quota.
-        is_claiming: True if it is the claimant.
-        is_starving: True if it waits to become the claimant.
-        is_kept_for: True if a quota is reserved for it.
+        has_reserved: True if a scope is reserved for it.
         passed_at: Its version when its queue found that the remaining amount is too small for it.
     """
 
@@ -126,10 +124,8 @@ class Lane:
         "bases",
         "closed_before",
         "elsewhere",
+        "has_reserved",
         "id",
-        "is_claiming",
-        "is_kept_for",
-        "is_starving",
         "kind",
         "origin",
         "passed_at",
@@ -158,9 +154,7 @@ class Lane:
         self.closed_before: float = 0.0
         self.ready_at: float = 0.0
         self.bases: list[int] | None = None
-        self.is_claiming: bool = False
-        self.is_starving: bool = False
-        self.is_kept_for: bool = False
+        self.has_reserved: bool = False
         self.passed_at: int = -1
         self.prepares: bool = False
         self.was_prepared: bool = False
@@ -403,6 +397,11 @@ class Lane:
     def count_passes(self) -> None:
         """Start to count how often it is passed."""
         self.bases = [scope.grants for scope in self.scopes]
+
+    def foreseen_at(self, now: float, but: Scope | None = None) -> float:
+        """Return when its best attempt may be granted, as far as time decides, by its scopes except ``but``."""
+        scopes = [scope for scope in self.scopes if scope is not but]
+        return max([scope.foreseen_at(now, self.amount_in(scope)) for scope in scopes], default=now)
 
     def amount_in(self, scope: Scope) -> float:
         """Return the amount that its best attempt is expected to use of ``scope``."""

@@ -15,15 +15,12 @@ So the best lane that may be granted is ready, or waits behind a woken lane that
 the time at which enough remains, and lanes with smaller amounts may pass. A lane waits in the queue of each of its
 quotas in turn, even if they are open, because there the order is by share. In all other queues the order is by turn,
 but lanes that share a quota exchange their turns: a turn of one of them goes to the lane in that queue with the largest
-share. So together they have as many turns as before, and use them by share. A lane with several scopes that was passed
-too often goes before larger shares of lanes that need only the quota.
-- In a claimed scope, lanes that rank behind the claimant are not woken.
-- A sliding quota is *reserved* for the first lane set aside, once that lane was passed ``PASSES`` times. From then on,
-a lane behind it is granted only if this does not delay the time at which the reserved amount fits. So the lane is
-granted one window later at the latest, even if small amounts use all that returns. Unlike the claim, this is separate
-for each quota, because it may last for a window of a day. Like the claim, it delays no lane that ranks before it, so
-two of them can't wait for each other. A fixed window needs no reservation: its whole amount returns at once, and then
-the largest amount is first.
+share. So together they have as many turns as before, and use them by share. A lane with several scopes that has
+reserved them goes before larger shares.
+- In a reserved scope (:mod:`trawl.scheduler.scope_queue`), lanes that could delay the lane with the reservation are not
+woken, or are set aside. A quota is reserved for the first lane set aside, so that this lane is granted one window later
+at the latest, even if small amounts use all that returns. A fixed window needs this only for lanes with several scopes:
+its whole amount returns at once, and then the largest amount is first.
 
 Heaps are cleaned lazily: an entry is old if its version is not its lane's version.
 
@@ -41,31 +38,35 @@ from typing import TYPE_CHECKING
 
 from trawl.scheduler.attempt import PAGE
 from trawl.scheduler.lanes import READY
-from trawl.scheduler.scope_queue import ROOM_TO_GROW, ClaimQueue, ScopeQueue, Ticket
+from trawl.scheduler.scope_queue import ROOM_TO_GROW, ScopeQueue, Ticket
 
 if TYPE_CHECKING:
     from trawl.scheduler.attempt import Attempt
-    from trawl.scheduler.lanes import Lane, Rank
+    from trawl.scheduler.lanes import Lane
     from trawl.throttling.scope import Scope
 
-__all__ = ["BACKOFF_PATIENCE", "LaneQueues", "LaterQueue"]
+__all__ = ["LaneQueues", "LaterQueue"]
 
 
 class LaterQueue:
-    """Attempts that may not be granted before a time of their own, ordered by this time and then by arrival."""
+    """Attempts that may not be granted before a time of their own, ordered by this time and then by arrival.
 
-    __slots__ = ("_heap",)
+    Attributes:
+        heap: The attempts; empty if none waits here. Some may have been withdrawn.
+    """
+
+    __slots__ = ("heap",)
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Attempt]] = []
+        self.heap: list[tuple[float, int, Attempt]] = []
 
     def add(self, attempt: Attempt, not_before: float, order: int) -> None:
         """Keep ``attempt``, whose rank among equals is ``order``, until ``not_before``."""
-        heappush(self._heap, (not_before, order, attempt))
+        heappush(self.heap, (not_before, order, attempt))
 
     def due(self, now: float) -> Iterator[tuple[Attempt, int]]:
         """Remove and yield the attempts that are due, each with its order. Withdrawn attempts are dropped."""
-        heap = self._heap
+        heap = self.heap
         while heap and heap[0][0] <= now:
             _, order, attempt = heappop(heap)
             if attempt.is_pending:
@@ -73,20 +74,14 @@ class LaterQueue:
 
     def next_at(self) -> float:
         """Return the time at which the next attempt is due; ``inf`` if there is none."""
-        heap = self._heap
+        heap = self.heap
         while heap and not heap[0][2].is_pending:
             heappop(heap)
         return heap[0][0] if heap else inf
 
     def pending(self) -> list[Attempt]:
         """Return the attempts that wait here, by time."""
-        return [attempt for _, _, attempt in sorted(self._heap, key=lambda item: item[:2]) if attempt.is_pending]
-
-
-BACKOFF_PATIENCE = 30.0
-"""Maximum seconds for which a claimant may wait for a delay in backoff before its claim ends. Shorter waits count as
-contention, because otherwise two scopes in a backoff of hours would starve the requests that need both.
-"""
+        return [attempt for _, _, attempt in sorted(self.heap, key=lambda item: item[:2]) if attempt.is_pending]
 
 
 class LaneQueues:
@@ -95,8 +90,7 @@ class LaneQueues:
     Attributes:
         ready: A heap of the lanes that are checked next.
         scope_queues: The queues by scope id.
-        claims: The claimant, and the lanes that wait for the claim.
-        keeping: The queues of quotas that are reserved for a lane.
+        timers: A heap of the times at which scopes are checked. Some may be old.
     """
 
     __slots__ = (
@@ -104,20 +98,16 @@ class LaneQueues:
         "_prepares",
         "_tiebreak",
         "_timer_bound",
-        "_timers",
-        "claims",
-        "keeping",
         "ready",
         "scope_queues",
+        "timers",
     )
 
     def __init__(self, *, prepares: bool = False) -> None:
         self._prepares = prepares
         self.ready: list[Ticket] = []
         self.scope_queues: dict[str, ScopeQueue] = {}
-        self.claims: ClaimQueue = ClaimQueue()
-        self.keeping: dict[ScopeQueue, None] = {}
-        self._timers: list[tuple[float, int, ScopeQueue]] = []
+        self.timers: list[tuple[float, int, ScopeQueue]] = []
         self._tiebreak = count().__next__
         self._bound = ROOM_TO_GROW
         self._timer_bound = ROOM_TO_GROW
@@ -133,13 +123,12 @@ class LaneQueues:
         """Remove the queue of a scope that no lane needs any more."""
         queue = self.scope_queues.pop(scope.id, None)
         if queue is not None:
-            self.keeping.pop(queue, None)
             queue.armed = inf
 
     def is_needed(self, scope: Scope) -> bool:
-        """Return True if a lane waits in the queue of ``scope``, or claims it."""
+        """Return True if a lane waits in the queue of ``scope``, or has reserved it."""
         queue = self.scope_queues.get(scope.id)
-        return queue is not None and (queue.claim is not None or bool(queue.lanes()))
+        return queue is not None and (queue.reserved_for is not None or bool(queue.lanes()))
 
     # -- lanes move
 
@@ -184,7 +173,7 @@ class LaneQueues:
             self._bound = 2 * len(ready) + ROOM_TO_GROW
 
     def block(self, lane: Lane, queue: ScopeQueue, until: float, now: float) -> None:
-        """Have ``lane`` wait for a scope until ``until``. If that is not after ``now``, for a claim or a woken lane."""
+        """Have ``lane`` wait for a scope until ``until``; if that is not after ``now``, for another lane."""
         if until > now:
             queue.close(now)
         else:
@@ -201,20 +190,41 @@ class LaneQueues:
                 queue.woken = None
                 self.wake(queue, now)
 
-    def let_go(self, lane: Lane) -> None:
-        """End the reservations for ``lane``. The caller must wake its queues."""
-        lane.is_kept_for = False
-        for queue in [queue for queue in self.keeping if queue.kept_for is lane]:
-            del self.keeping[queue]
-            queue.kept_for = None
-            queue.refills = -1  # check the lanes that were set aside for it
+    def reserve(self, lane: Lane, now: float) -> None:
+        """Reserve all scopes of a lane that was passed too often, or none if one is reserved for a better lane."""
+        queues = [self.queue_of(scope) for scope in lane.scopes]
+        others = [(queue, queue.reserved_for) for queue in queues if queue.reserved_for is not None]
+        if lane.has_reserved or any(queue.goes_before(other, lane, now) for queue, other in others):
+            return
+        for queue in queues:
+            queue.reserved_for = lane
+            queue.refills = -1  # compute the times of the lanes set aside again
+        lane.has_reserved = True
+        for _, other in others:
+            if self.let_go(other):
+                for scope in other.scopes:
+                    self.wake(self.queue_of(scope), now)
 
-    def check_kept(self, scope: Scope, now: float) -> None:
-        """Wake the queues of quotas that are reserved for a lane that also needs ``scope``, which may wait longer."""
-        for queue in [*self.keeping] if self.keeping else ():
-            if queue.scope is not scope and queue.kept_for is not None and scope in queue.kept_for.scopes:
-                queue.refills = -1
-                self.wake(queue, now)
+    def let_go(self, lane: Lane) -> bool:
+        """End the reservation of ``lane``. Returns True if it had one, so that the caller must wake its queues."""
+        if not lane.has_reserved:
+            return False
+        lane.has_reserved = False
+        for scope in lane.scopes:
+            queue = self.scope_queues.get(scope.id)
+            if queue is not None and queue.reserved_for is lane:
+                queue.reserved_for = None
+                queue.refills = -1  # check the lanes that were set aside for it
+        return True
+
+    def wake_others(self, queue: ScopeQueue, now: float) -> None:
+        """Wake the other queues that are reserved for the same lane as ``queue``, because that may wait longer now."""
+        assert queue.reserved_for is not None
+        for scope in queue.reserved_for.scopes:
+            if scope is not queue.scope:
+                other = self.scope_queues[scope.id]
+                other.refills = -1
+                self.wake(other, now)
 
     # -- scopes open
 
@@ -223,8 +233,6 @@ class LaneQueues:
         if not queue.waiters and not queue.aside:
             return
         scope = queue.scope
-        if queue.claim is not None:
-            self._doubt(queue, now)
         # With the least amount: if that does not fit, none does.
         until = queue.earliest_at(now, queue.least if scope.quota is not None else 1.0)
         if until > now:
@@ -237,8 +245,8 @@ class LaneQueues:
                         self.make_ready(lane, now)
             return
         queue.open(now)
-        if queue.passed:
-            self._keep(queue)
+        if queue.passed and (starving := queue.starving()) is not None:
+            self.reserve(starving, now)
         if queue.aside:
             self._bring_back(queue, now)
         before = queue.woken
@@ -251,7 +259,7 @@ class LaneQueues:
 
     def advance(self, now: float) -> None:
         """Wake the scopes that open at or before ``now``."""
-        timers = self._timers
+        timers = self.timers
         while timers and timers[0][0] <= now:
             until, _, queue = heappop(timers)
             if queue.armed == until:
@@ -261,55 +269,10 @@ class LaneQueues:
 
     def next_timer(self) -> float:
         """Return the time at which the next scope must be checked; ``inf`` if there is none."""
-        timers = self._timers
+        timers = self.timers
         while timers and timers[0][2].armed != timers[0][0]:
             heappop(timers)
         return timers[0][0] if timers else inf
-
-    # -- claims
-
-    def claim(self, lane: Lane) -> None:
-        """Request the claim for a lane that was passed too often."""
-        if self.claims.ask(lane):
-            self._mark(lane)
-
-    def end_claim(self, lane: Lane, now: float) -> None:
-        """End the claim of ``lane``, or its wait for one. The next lane gets the claim, and delayed lanes are woken."""
-        if not lane.is_claiming:
-            lane.is_starving = False
-            return
-        self.claims.leave(lane)
-        for scope in lane.scopes:
-            queue = self.scope_queues.get(scope.id)
-            if queue is not None and queue.claim is lane:
-                queue.claim = None
-                queue.refills = -1  # check the lanes that the claim set aside
-        if (following := self.claims.seat_next()) is not None:
-            self._mark(following)
-            if following.where is not READY:
-                self.make_ready(following, now)  # what it waits for may have changed
-        for scope in lane.scopes:
-            if (queue := self.scope_queues.get(scope.id)) is not None:
-                self.wake(queue, now)
-
-    def yield_claim(self, lane: Lane, rank: Rank, now: float) -> None:
-        """Send the claimant behind other lanes that wait for the claim, if ``lane`` of a higher priority passes it.
-
-        ``rank`` is the rank of ``lane`` when it was granted.
-        """
-        claimant = self.claims.claimant
-        if (
-            claimant is not None
-            and claimant is not lane
-            and rank[:2] < claimant.rank()[:2]
-            and any(
-                (queue := self.scope_queues.get(scope.id)) is not None and queue.claim is claimant
-                for scope in lane.scopes
-            )
-            and self.claims.has_line()
-        ):
-            self.end_claim(claimant, now)
-            self.claims.ask(claimant)
 
     # -- inside
 
@@ -337,21 +300,16 @@ class LaneQueues:
             if scope.pages is not None and lane.awaits_pages(scope):
                 self._set_aside(queue, inf)
                 continue
-            if queue.claim is not None and queue.withholds(lane):
-                # A lane for which the quota is not open would return at once, and be made ready again, forever.
-                if queue.claim.where is queue and (scope.quota is None or queue.fits_at(queue.claim, now) <= now):
-                    self.make_ready(queue.claim, now)
-                    return queue.claim
-                if scope.quota is None:
-                    return None  # lanes behind it also rank behind the claimant
-                self._set_aside(queue, inf)
+            holder = queue.reserved_for
+            if scope.quota is None:
+                if holder is not None and queue.blocks(lane, now):
+                    return ready  # lanes behind it also rank behind the holder
+            elif (until := queue.fits_at(lane, now)) > now:
+                self._set_aside(queue, until)
                 continue
-            if scope.quota is not None:
-                if (until := queue.fits_at(lane, now)) > now:
-                    self._set_aside(queue, until)
-                    continue
-                lane = queue.starved_by(lane, now) or lane
-            # The entry of a starved lane stays in the heap, and is old when the lane moves.
+            elif holder is not None and holder is not lane and queue.goes_first(holder, lane, now):
+                lane = holder
+            # The entry of a holder stays in the heap, and is old when the lane moves.
             if lane is ticket[5]:
                 heappop(waiters)
             if queue.peers:
@@ -364,7 +322,7 @@ class LaneQueues:
     def _of_largest_share(self, queue: ScopeQueue, lane: Lane, now: float) -> Lane:
         """Choose the lane for the turn of ``lane`` in a queue without a quota: the largest share of a common quota."""
         best = lane
-        for scope in lane.scopes if not lane.is_claiming else ():
+        for scope in lane.scopes if not lane.has_reserved else ():
             peers = queue.peers.get(scope.id)
             while peers and scope in best.scopes:
                 peer = peers[0][5]
@@ -378,48 +336,26 @@ class LaneQueues:
                     best = peer
         if best is not lane:
             best.turn, lane.turn = lane.turn, best.turn
-            best.is_starving = lane.is_starving = False  # the claim's queue identifies lanes by their turns
             self._wait(lane, queue, now)
         return best
-
-    def _keep(self, queue: ScopeQueue) -> None:
-        """Reserve a quota for a lane that was passed too often."""
-        queue.keep()
-        if queue.kept_for is not None and queue not in self.keeping:
-            self.keeping[queue] = None
-            queue.refills = -1  # compute the times of the lanes set aside again
 
     def _set_aside(self, queue: ScopeQueue, until: float) -> None:
         heappush(queue.aside, (until, heappop(queue.waiters)))
 
     def _bring_back(self, queue: ScopeQueue, now: float) -> None:
-        """Return lanes that were set aside to the waiters: those that are due, or all if the quota was refilled."""
+        """Return lanes that were set aside to the waiters: those that are due, or all if the quota was refilled.
+
+        Other limits may have held back lanes behind a reservation, so all of them return then too.
+        """
         quota = queue.scope.quota
-        if quota is None or quota.refills != queue.refills:
+        is_held_back = queue.reserved_for is not None and len(queue.scope.in_force) > 1
+        if quota is None or quota.refills != queue.refills or is_held_back:
             for _, ticket in queue.aside:
                 heappush(queue.waiters, ticket)
             queue.aside.clear()
         while queue.aside and queue.aside[0][0] <= now:
             heappush(queue.waiters, heappop(queue.aside)[1])
         queue.refills = -1 if quota is None else quota.refills
-
-    def _doubt(self, queue: ScopeQueue, now: float) -> None:
-        """End the claim on a scope that is closed for longer than contention lasts."""
-        claimant = queue.claim
-        if (
-            claimant is not None
-            # A ready claimant is checked next, which decides the same.
-            and claimant.where is not READY
-            and (
-                queue.scope.is_shut(now, claimant.amount_in(queue.scope), BACKOFF_PATIENCE)
-                or queue.saves(claimant, now)
-            )
-        ):
-            self.end_claim(claimant, now)
-
-    def _mark(self, lane: Lane) -> None:
-        for scope in lane.scopes:
-            self.queue_of(scope).claim = lane
 
     def _arm(self, queue: ScopeQueue, until: float) -> None:
         if until == queue.armed:
@@ -428,7 +364,7 @@ class LaneQueues:
         # An older timer stays in the heap. It is old if its time is not ``armed``.
         if until == inf:
             return
-        timers = self._timers
+        timers = self.timers
         heappush(timers, (until, self._tiebreak(), queue))
         if len(timers) > self._timer_bound:
             timers[:] = [timer for timer in timers if timer[2].armed == timer[0]]

@@ -214,10 +214,8 @@ class _Reasons:
         for scope in lane.scopes:
             if lane.awaits_pages(scope) and scope.pages is not None:
                 return scope.pages.reason(scope, self.now, inf)
-        if isinstance(where, ScopeQueue) and where.withholds(lane):
-            return _claimed(where.scope)
-        if isinstance(where, ScopeQueue) and where.saves(lane, self.now):
-            return Reason(where.scope.id, "quota", where.kept_until(self.now), "a larger amount goes first")
+        if isinstance(where, ScopeQueue) and where.blocks(lane, self.now):
+            return _reserved(where, self.now)
         return self._of_all(lane)
 
     def _of_all(self, lane: Lane) -> Reason | None:
@@ -249,8 +247,12 @@ class _Reasons:
         return known
 
 
-def _claimed(scope: Scope) -> Reason:
-    return Reason(scope.id, "claim", inf, "a request of several scopes goes first")
+def _reserved(queue: ScopeQueue, now: float) -> Reason:
+    """Return why a lane waits at a scope that is reserved for another one."""
+    assert queue.reserved_for is not None
+    if len(queue.reserved_for.scopes) > 1:
+        return Reason(queue.scope.id, "claim", inf, "a request of several scopes goes first")
+    return Reason(queue.scope.id, "quota", queue.reserved_until(now), "a larger amount goes first")
 
 
 def _reason(scheduler: Scheduler, scope: Scope, now: float, amount: float) -> Reason:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, cast
 from trawl.http import host_scope
 from trawl.scheduler.attempt import DIRECT, PAGE, PASSING, Attempt, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
-from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
+from trawl.scheduler.queues import LaneQueues, LaterQueue
 from trawl.scheduler.reasons import (
     NO_PAGES,
     NO_PLACE,
@@ -213,12 +213,13 @@ class Scheduler:
             self.left_by = NO_PLACE if self.queues.ready else None
             return None
         self._now = now
-        self.queues.advance(now)
+        if self.queues.timers:
+            self.queues.advance(now)
         if self._overdue:
             self._count_overdue(now)
-        if preparations.scope_queues:
+        if preparations.timers:
             preparations.advance(now)
-        if self.later.next_at() <= now:
+        if self.later.heap:
             for attempt, order in self.later.due(now):
                 self._line_up(attempt, order, now)
         has_no_page = is_full or self.in_flight - self.sub_requests >= self.pages_left
@@ -429,7 +430,8 @@ class Scheduler:
             if queue is not None:
                 is_awaited = True
                 queues.wake(queue, now)
-            queues.check_kept(scope, now)
+                if queue.reserved_for is not None:
+                    queues.wake_others(queue, now)
         return is_awaited
 
     def changed(self, scope: Scope, now: float) -> None:
@@ -447,7 +449,8 @@ class Scheduler:
                 queue.woken = None
                 queue.refills = -1
                 queues.wake(queue, now)
-            queues.check_kept(scope, now)
+                if queue.reserved_for is not None:
+                    queues.wake_others(queue, now)
 
     def gate_of(self, origin: str) -> OriginGate | None:
         """Return the closed gate of ``origin``; None if it is open."""
@@ -458,10 +461,6 @@ class Scheduler:
         gate = self.closed.setdefault(origin, OriginGate(origin))
         if reason is not None:
             gate.reason = reason
-        for queues in (self.queues, self.preparations):
-            claimant = queues.claims.claimant
-            if claimant is not None and claimant.origin == origin and claimant.kind != PASSING:
-                queues.end_claim(claimant, self._now)
 
     def open_gate(self, origin: str, now: float) -> None:
         """Let the lanes that wait for ``origin`` continue in the order of their arrival. Safe if it is open."""
@@ -482,11 +481,10 @@ class Scheduler:
 
         Without a free place it is ``inf``, because the caller would spin on a time in the past.
         """
-        is_full = self.in_flight >= self.places
-        if not self.has_user_code:
-            return inf if is_full else min(self.queues.next_timer(), self.later.next_at())
-        places_at = inf if is_full else self.queues.next_timer()
-        return min(places_at, self.preparations.next_timer(), self._next_overdue(), self.later.next_at())
+        at = inf if self.in_flight >= self.places else self.queues.next_timer()
+        if self.later.heap and (self.has_user_code or self.in_flight < self.places):
+            at = min(at, self.later.next_at())
+        return min(at, self.preparations.next_timer(), self._next_overdue()) if self.has_user_code else at
 
     def preparing_full_by(self) -> Reason | None:
         """Return why no page may be prepared, whatever its scopes are; None if one may.
@@ -604,9 +602,7 @@ class Scheduler:
         """Grant or prepare a ready lane's best attempt, or send the lane to wait."""
         queues = self.preparations if lane.prepares else self.queues
         if self.closed and self._waits_at_gate(lane, now):
-            queues.end_claim(lane, now)
-            if lane.is_kept_for:
-                queues.let_go(lane)
+            if queues.let_go(lane):
                 self._wake(lane, now)
             queues.wake_next(lane, now)
             return None
@@ -650,40 +646,31 @@ class Scheduler:
     def _obstacle(self, lane: Lane, attempt: Attempt, now: float) -> tuple[ScopeQueue | None, float]:
         """Return the queue in which ``lane`` must wait and the time at which its scope opens; no queue if it may go.
 
-        This is the queue of the scope that opens last. A full scope opens last of all. A lane that others passed too
-        often, and that waits for nothing but contention, asks for the claim.
+        This is the queue of the scope that opens last. A full scope opens last of all. The scopes of a lane that others
+        passed too often are reserved.
         """
         at: ScopeQueue | None = None
         worst = now
         queues = self.preparations if lane.prepares else self.queues
-        is_contention, may_claim, scope_queues = True, len(lane.scopes) > 1, queues.scope_queues
+        scope_queues = queues.scope_queues
         for index, scope in enumerate(lane.scopes):
             amount = 1.0 if scope.quota is None else attempt.amount(index)
             until = scope.prepares_at(now, amount) if lane.prepares else scope.earliest_at(now, amount)
             if until > now:
-                if may_claim and scope.is_shut(now, amount, BACKOFF_PATIENCE):
-                    is_contention = False
                 if until > worst:
                     worst = until
                     at = queues.queue_of(scope)
             elif scope.pages is not None and lane.awaits_pages(scope):
-                is_contention = False
                 at = at or queues.queue_of(scope)
             elif scope_queues and (queue := scope_queues.get(scope.id)) is not None and queue.keeps_off(lane, now):
-                is_contention = is_contention and not queue.saves(lane, now)
                 at = at or queue
-        if at is not None and may_claim:
-            if not is_contention:
-                queues.end_claim(lane, now)
-            elif not lane.is_claiming and lane.passes() >= PASSES:
-                queues.claim(lane)
+        if at is not None and len(lane.scopes) > 1 and lane.passes() >= PASSES:
+            queues.reserve(lane, now)
         return at, worst
 
     def _take(self, lane: Lane, attempt: Attempt, now: float) -> Attempt:  # noqa: PLR0912 - each call costs at each attempt
         queues = self.preparations if lane.prepares else self.queues
         scope_queues = queues.scope_queues
-        # Before the attempt leaves, because its rank is compared with the claimant's.
-        rank = lane.rank() if queues.claims.claimant is not None else None
         self._leave(attempt)
         lane.drop_head()
         lane.version += 1
@@ -709,12 +696,8 @@ class Scheduler:
         if attempt.is_exempt:
             # It takes none of its scopes, but its response may be a trigger for them.
             attempt.steps = tuple([self._scope_of(id, now).step for id, _ in attempt.scopes])
-        if lane.is_kept_for:
+        if lane.has_reserved:
             queues.let_go(lane)
-        if lane.is_claiming or lane.is_starving:
-            queues.end_claim(lane, now)
-        elif rank is not None:
-            queues.yield_claim(lane, rank, now)
         for scope in lane.scopes:
             if scope_queues and (queue := scope_queues.get(scope.id)) is not None and queue.woken is lane:
                 queue.woken = None  # it gets a new turn, so others may rank before it
@@ -727,8 +710,8 @@ class Scheduler:
         for scope in lane.scopes:
             if scope_queues and (queue := scope_queues.get(scope.id)) is not None:
                 queues.wake(queue, now)
-            if queues.keeping:
-                queues.check_kept(scope, now)
+                if queue.reserved_for is not None:
+                    queues.wake_others(queue, now)
             if queues is not self.preparations and self.preparations.scope_queues:
                 self._wake_preparations(scope, now)
         return attempt
@@ -738,16 +721,16 @@ class Scheduler:
         if (queue := preparations.scope_queues.get(scope.id)) is not None:
             queue.refills = -1  # fewer are ahead, so a larger amount may fit
             preparations.wake(queue, now)
-        if preparations.keeping:
-            preparations.check_kept(scope, now)
+            if queue.reserved_for is not None:
+                preparations.wake_others(queue, now)
 
     def _wake(self, lane: Lane, now: float) -> None:
         queues, scope_queues = self.queues, self.queues.scope_queues
         for scope in lane.scopes:
             if scope_queues and (queue := scope_queues.get(scope.id)) is not None:
                 queues.wake(queue, now)
-            if queues.keeping:
-                queues.check_kept(scope, now)
+                if queue.reserved_for is not None:
+                    queues.wake_others(queue, now)
             if self.preparations.scope_queues:
                 self._wake_preparations(scope, now)
             if scope.holders:
@@ -761,15 +744,13 @@ class Scheduler:
     def _settle(self, lane: Lane, now: float) -> None:
         """Move a lane that lost its best attempt, which changes its rank, and wake others."""
         queues = self._queues_of(lane)
-        was_kept_for = lane.is_kept_for
-        if was_kept_for:
-            queues.let_go(lane)
+        had_reserved = queues.let_go(lane)
         if not lane.queue:
             self._retire(lane, now)
         elif not isinstance(lane.where, OriginGate):
             queues.enter(lane, now)
         queues.wake_next(lane, now)
-        if was_kept_for:
+        if had_reserved:
             self._wake(lane, now)
 
     def _retire(self, lane: Lane, now: float) -> None:
@@ -777,8 +758,7 @@ class Scheduler:
         queues = self.preparations if lane.prepares else self.queues
         lane.need_no_more(now)
         del self.lanes[lane.id]
-        queues.end_claim(lane, now)
-        for scope in lane.scopes:
+        for scope in lane.scopes if queues.scope_queues else ():
             # A common scope also counts lanes of other crawls, which are in the queues of those crawls.
             if not scope.waits.lanes or ((scope.holders or self.has_user_code) and not queues.is_needed(scope)):
                 queues.close_queue(scope)

@@ -146,7 +146,8 @@ class SharedJobScheduler(Scheduler):
             token_queue = self._ask(lane, attempt)
         token = token_queue.token
         if token is None:
-            self.queues.end_claim(lane, now)  # its other scopes are open, and others may use them in the meantime
+            if self.queues.let_go(lane):  # its other scopes are open, and others may use them in the meantime
+                self._wake(lane, now)
             return token_queue, inf
         at = token.at - _lead(lane)
         if at > now:  # it now needs less time to the send than when the token came

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NUMBERED", "Bandwidth", "Concurrency", "Hold", "Limit", "NumberLimit", "Rate", "SlotRest", "Spacing"]
 
+PATIENCE = 30.0
+"""Seconds. A place is not reserved for a request that can't be sent within this time."""
+
 MAX_OFFSET = 2.0
 """Seconds. The largest offset from the grid of a shared rate, because a token is valid for a few seconds."""
 
@@ -97,13 +100,12 @@ class Limit:
         """Explain that it is closed at ``now`` and until that time, for sends."""
         return Reason(scope.id, self.name, until, self.source)
 
-    def is_tight(self, scope: Scope, ahead: int) -> bool:
-        """Return True if one more request, behind ``ahead`` others without a place, could delay others."""
-        return True
+    def delays(self, scope: Scope, now: float, until: float, amount: float, wanted: float, ahead: int) -> bool:
+        """Return True if a request of ``amount`` that is granted now could delay one of ``wanted`` beyond ``until``.
 
-    def is_shut(self, scope: Scope, now: float, amount: float, patience: float) -> bool:
-        """Return True if it is closed for more than ``patience`` seconds, and other requests are not the cause."""
-        return False
+        ``ahead`` other requests get their places before.
+        """
+        return until <= now + PATIENCE
 
     def is_idle(self, scope: Scope, now: float) -> bool:
         """Return True if forgetting it at ``now`` loses nothing important."""
@@ -155,9 +157,9 @@ class Concurrency(Limit):
         if scope.traffic.in_flight >= self.limit:
             self.opened_at = now
 
-    def is_tight(self, scope: Scope, ahead: int) -> bool:
-        """Return True if there is no second free place."""
-        return self.limit - scope.traffic.in_flight - ahead <= 1
+    def delays(self, scope: Scope, now: float, until: float, amount: float, wanted: float, ahead: int) -> bool:
+        """Return True if there is no second free place, because nobody knows when a place is released."""
+        return self.limit - scope.traffic.in_flight - ahead <= 1 and until <= now + PATIENCE
 
 
 class Spacing(Limit):
@@ -240,9 +242,9 @@ class Spacing(Limit):
             until = min(until, max(traffic.last_sent + self.interval(traffic), now) + traffic.unsent * step)
         return Reason(scope.id, self.name, until, self.source)
 
-    def is_shut(self, scope: Scope, now: float, amount: float, patience: float) -> bool:
-        """Return True if more than ``patience`` seconds of a backed-off delay remain."""
-        return self.name == "backoff" and scope.traffic.last_sent + self.interval(scope.traffic) > now + patience
+    def delays(self, scope: Scope, now: float, until: float, amount: float, wanted: float, ahead: int) -> bool:
+        """Return True if the longest possible interval ends after ``until``."""
+        return until < now + self.seconds * self.jitter[1]
 
     def is_idle(self, scope: Scope, now: float) -> bool:
         """Return True if the longest possible interval has passed."""
@@ -393,6 +395,10 @@ class SlotRest(Limit):
             return traffic.last_sent + self.rest(traffic)
         return max(traffic.slots.rested_at(slot), traffic.slots.last_sent(slot) + self.seconds * self.jitter[0])
 
+    def delays(self, scope: Scope, now: float, until: float, amount: float, wanted: float, ahead: int) -> bool:
+        """Return True if the longest possible rest ends after ``until``."""
+        return until < now + self.seconds * self.jitter[1]
+
     def is_idle(self, scope: Scope, now: float) -> bool:
         """Return True if the longest possible rest has passed."""
         return scope.traffic.last_sent + self.seconds * self.jitter[1] <= now
@@ -442,13 +448,9 @@ class Hold(Limit):
         """Return the reason of the hold."""
         return self.because if self.because is not None else super().reason(scope, now, until)
 
-    def is_tight(self, scope: Scope, ahead: int) -> bool:
+    def delays(self, scope: Scope, now: float, until: float, amount: float, wanted: float, ahead: int) -> bool:
         """Return False, because a hold is the same for all."""
         return False
-
-    def is_shut(self, scope: Scope, now: float, amount: float, patience: float) -> bool:
-        """Return True during the hold."""
-        return self.until > now
 
     def is_idle(self, scope: Scope, now: float) -> bool:
         """Return True after the hold."""
@@ -547,10 +549,6 @@ class Bandwidth(NumberLimit):
         copied = Bandwidth(self.number)
         copied.paid_at, copied.total, copied.responses = self.paid_at, self.total, self.responses
         return copied
-
-    def is_shut(self, scope: Scope, now: float, amount: float, patience: float) -> bool:
-        """Return True if it is closed for more than ``patience`` seconds."""
-        return self.paid_at > now + patience
 
     def is_idle(self, scope: Scope, now: float) -> bool:
         """Return True if all bytes are paid for."""

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
-from trawl.throttling.limit import Limit
+from trawl.throttling.limit import PATIENCE, Limit
 from trawl.throttling.snapshot import QuotaSnapshot
 
 if TYPE_CHECKING:
@@ -84,6 +84,10 @@ class PageBudget(Limit):
         """Record when such a request ends, if others may have waited for it."""
         if self.is_awaited:
             self.opened_at = now
+
+    def delays(self, scope: Scope, now: float, until: float, amount: float, wanted: float, ahead: int) -> bool:
+        """Return True if one more request may be the last page."""
+        return self.is_awaited_with(ahead + 1) and until <= now + PATIENCE
 
     @property
     def is_awaited(self) -> bool:
@@ -315,9 +319,9 @@ class Quota(Limit):
         if not was_sent:
             self.release(amount)
 
-    def is_shut(self, scope: Scope, now: float, amount: float, patience: float) -> bool:
-        """Return True if ``amount`` does not fit."""
-        return self.ready_at(now, amount) > now
+    def delays(self, scope: Scope, now: float, until: float, amount: float, wanted: float, ahead: int) -> bool:
+        """Return True if ``wanted`` fits only after ``until`` once ``amount`` is spent."""
+        return self.fits_at(wanted, now, amount + (scope.traffic.ahead_amount if ahead else 0.0)) > until
 
     def is_idle(self, scope: Scope, now: float) -> bool:
         """Return True if nothing is spent."""

@@ -266,13 +266,22 @@ class Scope:
 
     # -- other questions
 
-    def is_tight(self, *, prepares: bool = False) -> bool:
-        """Return True if one more request could delay others, by a delay, quota, budget or the last place.
+    def delays(self, now: float, until: float, amount: float, wanted: float, *, prepares: bool = False) -> bool:
+        """Return True if a request of ``amount`` that is granted now could delay one of ``wanted`` beyond ``until``.
 
         A request to be prepared (``prepares``) needs a place behind the requests ahead.
         """
         ahead = self.traffic.ahead if prepares else 0
-        return any(limit.is_tight(self, ahead) for limit in self.in_force)
+        return any(limit.delays(self, now, until, amount, wanted, ahead) for limit in self.in_force)
+
+    def foreseen_at(self, now: float, amount: float) -> float:
+        """Return when a request of ``amount`` may be granted, as far as time decides and not other requests."""
+        at = now if self.quota is None else self.quota.fits_at(amount, now)
+        for limit in self.in_force:
+            opens = limit.earliest_at(self, now, amount)
+            if at < opens < inf:
+                at = opens
+        return at
 
     @property
     def counts_sends(self) -> bool:
@@ -288,13 +297,6 @@ class Scope:
         """Return the drawn seconds from the latest send to the next one, without the rest of slots."""
         spacings = [limit.interval(self.traffic) for limit in self.in_force if isinstance(limit, Spacing)]
         return max(spacings, default=0.0)
-
-    def is_shut(self, now: float, amount: float, patience: float) -> bool:
-        """Return True if more than contention delays a request: a hold, the quota, or a long backed-off delay.
-
-        A backed-off delay is long if more than ``patience`` seconds of it remain.
-        """
-        return any(limit.is_shut(self, now, amount, patience) for limit in self.in_force)
 
     def quiet_for(self, now: float) -> float:
         """Return the seconds for which a refused request that does not take this scope should wait."""

@@ -213,7 +213,7 @@ class SharedScope(Scope):
     def responded(self) -> None:
         """Do nothing, because responses of user code wait for a token."""
 
-    def is_tight(self, *, prepares: bool = False) -> bool:
+    def delays(self, now: float, until: float, amount: float, wanted: float, *, prepares: bool = False) -> bool:
         """Return False: the store's queue decides the order, and a reservation of this process would delay tokens."""
         return False
 

@@ -1,4 +1,4 @@
-"""Bounded bypass: a request of several scopes is not passed for ever, and a claim does no harm beyond that."""
+"""Bounded bypass: a request of several scopes is not passed forever, and a reservation does no harm beyond that."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from tests.scheduler.rig import Rig
 from trawl.scheduler.attempt import Attempt
+from trawl.scheduler.lanes import Lane
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
 
@@ -27,12 +28,17 @@ def crowd(rig: Rig, both: int = 3, each: int = 400, **options: int) -> None:
             rig.push("both", "x", "y", **options)
 
 
-def run_to_a_claim(rig: Rig, rng: random.Random) -> None:
-    """Send until somebody has the claim and waits."""
-    rig.run(
-        latency=lambda _: rng.uniform(0.5, 1.5), most=100, stop=lambda: rig.scheduler.queues.claims.claimant is not None
-    )
-    assert rig.scheduler.queues.claims.claimant is not None
+def holders(rig: Rig) -> set[Lane]:
+    """Return the lanes for which scopes are reserved."""
+    queues = rig.scheduler.queues.scope_queues.values()
+    return {queue.reserved_for for queue in queues if queue.reserved_for is not None}
+
+
+def run_to_a_reservation(rig: Rig, rng: random.Random) -> Lane:
+    """Send until scopes are reserved. Returns the lane for which they are."""
+    rig.run(latency=lambda _: rng.uniform(0.5, 1.5), most=100, stop=lambda: bool(holders(rig)))
+    (holder,) = holders(rig)
+    return holder
 
 
 def passes(labels: Sequence[object]) -> list[int]:
@@ -91,11 +97,11 @@ def test_f12_only_passes_of_equal_or_lower_priority_are_stopped() -> None:
     assert rig.labels[-1] == "both"
 
 
-def test_a_claimant_that_better_ones_pass_lets_others_have_the_claim() -> None:
+def test_a_reservation_that_better_ones_pass_keeps_no_other_from_its_own() -> None:
     rng = random.Random(5)
     rig = Rig(dict.fromkeys("xyab", ONE))
     crowd(rig, both=1, each=100)
-    run_to_a_claim(rig, rng)
+    run_to_a_reservation(rig, rng)
     for _ in range(300):
         rig.push("high", "x", priority=1)
         rig.push("high", "y", priority=1)
@@ -112,41 +118,56 @@ def test_a_claimant_that_better_ones_pass_lets_others_have_the_claim() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_claim_is_dropped_when_its_obstacle_becomes_a_hint_or_a_backoff(seed: int) -> None:
-    # holding x idle for 300 s of y's block would be a defect, whichever of the two the claimant waits for
+def test_no_scope_is_idle_for_a_lane_whose_other_scope_is_closed_for_long(seed: int) -> None:
+    # holding x idle for 300 s of y's block would be a defect, whichever of the two the lane waits for
     rng = random.Random(seed)
     rig = Rig({"x": ONE, "y": ONE})
     crowd(rig, both=1)
-    run_to_a_claim(rig, rng)
-    claimant = rig.scheduler.queues.claims.claimant
-    assert claimant is not None
-    held = next(scope for scope in claimant.scopes if scope.traffic.in_flight == 1)
-    free = next(scope for scope in claimant.scopes if scope is not held)
+    holder = run_to_a_reservation(rig, rng)
+    held = next(scope for scope in holder.scopes if scope.traffic.in_flight == 1)
+    free = next(scope for scope in holder.scopes if scope is not held)
     held.hold(rig.now + 300.0, Reason(held.id, "backoff", rig.now + 300.0, "step 9"))
     rig.scheduler.changed(held, rig.now)
     before, until = len(rig.sends), rig.now + 100.0
     rig.run(latency=1.0, until=until)
     assert rig.labels[before:].count(free.id) >= 98
-    assert rig.scheduler.queues.claims.claimant is None
+    assert "both" not in rig.labels[before:]
+    rig.run(latency=1.0, stop=lambda: "both" in rig.labels[before:])
+    assert until + 199.9 <= rig.now <= until + 202.0
 
 
-def test_a_claim_ends_when_the_gate_of_its_origin_closes() -> None:
+def test_a_lane_that_waits_for_a_block_lets_those_behind_it_reserve() -> None:
+    rig = Rig(dict.fromkeys("xyz", ONE))
+    rig.scope("z").hold(300.0, Reason("z", "hint", 300.0, "test"))
+    blocked = rig.push("blocked", "x", "z").lane
+    assert blocked is not None
+    crowd(rig)
+    rig.scheduler.queues.reserve(blocked, rig.now)
+    rng = random.Random(3)
+    rig.run(latency=lambda _: rng.uniform(0.5, 1.5), most=200)
+    assert rig.now < 300.0
+    assert rig.labels.count("both") == 3
+    assert max(passes(rig.labels)) <= BOUND
+
+
+def test_a_reservation_ends_when_the_gate_of_its_origin_closes() -> None:
     rng = random.Random(2)
     rig = Rig({"x": ONE, "y": ONE})
     crowd(rig, both=0)
     rig.push("both", "x", "y", origin="o")
-    run_to_a_claim(rig, rng)
+    run_to_a_reservation(rig, rng)
     rig.scheduler.close_gate("o")
-    assert rig.scheduler.queues.claims.claimant is None
+    rig.run(latency=1.0, most=len(rig.sends) + 2)
+    assert not holders(rig)
     rig.run(latency=1.0, most=len(rig.sends) + 20)
     assert "both" not in rig.labels
 
 
-def test_a_claim_of_a_page_does_not_hold_up_a_direct_fetch() -> None:
+def test_a_reservation_for_a_page_does_not_hold_up_a_direct_fetch() -> None:
     rng = random.Random(2)
     rig = Rig({"x": ONE, "y": ONE})
     crowd(rig, both=1)
-    run_to_a_claim(rig, rng)
+    run_to_a_reservation(rig, rng)
     rig.push("direct", "x", is_direct=True)
     rig.push("direct", "y", is_direct=True)
     before = len(rig.sends)
@@ -165,7 +186,7 @@ def test_a_hosts_own_delay_does_not_make_it_hold_what_it_shares() -> None:
     assert max(counts) - min(counts) <= 2
 
 
-def test_a_lane_of_one_scope_is_not_starved_by_claims() -> None:
+def test_a_lane_of_one_scope_is_not_starved_by_reservations() -> None:
     # lanes that need the proxy alone take turns with those that need a host too
     rig = Rig({"proxy": Limits(concurrency=1)}, default=Limits(concurrency=1, delay=1.0))
     for number in range(1_000):
@@ -176,8 +197,8 @@ def test_a_lane_of_one_scope_is_not_starved_by_claims() -> None:
     assert max(later - earlier for earlier, later in itertools.pairwise(gaps)) <= 21
 
 
-def test_a_shared_scope_with_room_is_not_reserved() -> None:
-    # a claimed scope admits others while it has a spare place and no spacing
+def test_a_reserved_scope_with_room_admits_others() -> None:
+    # a reserved scope admits others while it has a spare place and no spacing
     rig = Rig({"x": Limits(concurrency=8), "y": ONE})
     crowd(rig, both=5, each=100)
     most = 0
