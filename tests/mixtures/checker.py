@@ -34,6 +34,7 @@ def violations(mixture: Mixture, trace: Trace) -> list[str]:
         *checker.places(),
         *checker.spaced(),
         *checker.within_quota(),
+        *checker.within_bandwidth(),
         *checker.held(),
         *checker.allowed_by_robots(),
         *checker.delivered(),
@@ -250,6 +251,26 @@ class _Checker:
                 found = [list(overdrawn(scope, inside, config, end, begun)) for end in ends for begun in again]
                 yield from min(found, key=len)
 
+    def within_bandwidth(self) -> Iterator[str]:
+        """Check that no send comes before the bytes of the earlier responses are paid for."""
+        for scope, sends in self.of_scope.items():
+            for send, _ in sends:
+                paid_at = self._paid_at(scope, send.time)
+                early = self.connect if self.is_early(scope, send) else 0.0
+                if send.time < paid_at - early - EPSILON:
+                    yield f"{scope}: sent at {send.time:.3f}, the bytes until then are paid for at {paid_at:.3f}"
+
+    def _paid_at(self, scope: str, now: float) -> float:
+        """Return the earliest time at which the bytes that a scope received before ``now`` may be paid for."""
+        paid_at = -math.inf
+        for send, _ in sorted(self.of_scope[scope], key=lambda each: each[0].finished):
+            numbers = [config.get("bandwidth", math.inf) for config in self.around(scope, send.finished)]
+            # a kill may forget the last two seconds
+            is_lost = any(kill - 2.5 < send.finished <= kill + EPSILON for kill in self.trace.kills)
+            if send.status == 200 and send.finished < now - EPSILON and max(numbers) < math.inf and not is_lost:
+                paid_at = max(paid_at, send.time) + self.mixture.size(send.url) / max(numbers)
+        return paid_at
+
     def held(self) -> Iterator[str]:
         """Check that no send follows a trigger within the first step's delay or the requested time."""
         for scope, sends in self.of_scope.items():
@@ -356,6 +377,7 @@ class _Checker:
         if "quota" in config:
             window = config.get("window", WINDOW)
             latest.extend(s.time + window for s in earlier)
+        latest.append(self._paid_at(send.host, send.time + 2 * EPSILON))
         latest.append(_full_until(self._on_their_way(earlier), cap, send.time))
         most = self.mixture.settings["CONCURRENT_REQUESTS"] or math.inf
         latest.append(_full_until(self._on_their_way(self.sends[:index]), most, send.time))
@@ -419,7 +441,7 @@ class _Checker:
         ):
             return "nothing has refused a request of it"
         if (
-            reason.limit in ("hint", "delay")
+            reason.limit in ("hint", "delay", "bandwidth")
             and look.until < math.inf
             and not self._unsettled(reason.scope, now, look.until)
         ):

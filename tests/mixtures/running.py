@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 import trawl
-from tests.mixtures.world import Mixture, Step
+from tests.mixtures.world import BODY, Mixture, Step
 from tests.watched_crawl import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.exceptions import IgnoreRequest
@@ -151,7 +151,7 @@ def turns_elsewhere(mixture: Mixture, asked: list[Send], failed: set[str]) -> Ca
                     raise IgnoreRequest("not wanted")
                 if does == "fails":
                     raise ConnectionResetError("as the network does")
-                return Outcome(request, response=HtmlResponse(request.url, body=b"<p>here</p>", request=request))
+                return Outcome(request, response=HtmlResponse(request.url, body=BODY.encode(), request=request))
             kind, _, number = request.url.partition("//")[2].partition("/")[2].partition("/")
             if kind == "rewrite":
                 request = request.replace(url=mixture.steps[int(number)].target)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import msgspec
 import pytest
 
@@ -112,6 +113,19 @@ def test_in_most_mixtures_a_send_that_is_early_or_late_is_seen(tmp_path: Path) -
         late += any(violations(mixture, moved(trace, number, 30.0)) for number in numbers)
     assert early > len(SEEDS) * 0.8
     assert late >= 3  # only quiet hosts of mixtures without kills can be held to it
+
+
+def test_a_send_before_its_bytes_are_paid_for_is_seen() -> None:
+    mixture, bandwidth = Mixture(1), {"bandwidth": 1}
+    (name, site) = next(iter(mixture.sites.items()))
+    mixture.sites, mixture.changes = {name: attrs.evolve(site, config=bandwidth)}, []
+    mixture.named = dict.fromkeys(mixture.named, bandwidth)
+    step = next(step for step in mixture.steps if step.kind == "page" and step.host == name)
+    first = Send(time=0.0, finished=1.0, url=step.url, host=name, slot=1, scopes={}, status=200, method="GET", slots={})
+    trace = Trace(began=[0.0], reason="finished")
+    for at, is_seen in ((10.9, True), (11.1, False)):
+        trace.sends = [first, other(first, time=at, finished=20.0)]
+        assert any("paid for" in each for each in violations(mixture, trace)) is is_seen
 
 
 def test_a_quota_that_is_spent_again_in_its_window_after_a_kill_is_seen() -> None:

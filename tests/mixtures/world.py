@@ -15,7 +15,9 @@ import attrs
 
 from trawl.testing import RateLimit, SimulatedResponse, SimulatedWeb
 
-__all__ = ["Change", "Mixture", "Site", "Step"]
+__all__ = ["BODY", "Change", "Mixture", "Site", "Step"]
+
+BODY = "<p>here</p>"
 
 PATIENT = {"BACKOFF_WINDOW": 10.0, "BACKOFF_MAX_DELAY": 30.0, "RETRY_DELAY": 0.3, "SHUTDOWN_TIMEOUT": 1.0}
 NAMED = ("api", "cost", "users")
@@ -158,6 +160,19 @@ class Mixture:
         # early.
         may = self.awaits is None and not is_plain
         self.has_user_code: bool = may and random.Random(f"user code:{seed}").random() < 0.8
+        self._add_bandwidths(random.Random(f"bandwidth:{seed}"), ids, may_change=not is_plain)
+
+    def _add_bandwidths(self, draw: random.Random, ids: list[str], *, may_change: bool) -> None:
+        """Give some scopes a bandwidth, and change one while the crawl runs."""
+        limits = {id: {"bandwidth": draw.choice([3, 10, 40, 500])} for id in ids if draw.random() < 0.2}
+        for id, limit in limits.items():
+            if id in self.sites:
+                self.sites[id] = attrs.evolve(self.sites[id], config={**self.sites[id].config, **limit})
+            else:
+                self.named[id] = {**self.named[id], **limit}
+        if limits and may_change and draw.random() < 0.4:
+            change = Change(draw.uniform(0.5, 20.0), draw.choice([*limits]), {"bandwidth": draw.choice([5, 100])})
+            self.changes = sorted([*self.changes, change], key=lambda each: each.at)
 
     def user_code(self, url: str) -> str:
         """Return the action of a middleware: ``responds``, ``fails`` once, ``ignores``; "" if it sends the request."""
@@ -166,6 +181,16 @@ class Mixture:
             return ""
         draw = random.Random(f"user code:{self.seed}:{url}")
         return draw.choice(["", "", "responds", "fails", "ignores" if kind == "page" else "responds"])
+
+    def size(self, url: str) -> int:
+        """Return the bytes of a good response to a request for ``url``."""
+        host, path = url.split("/", 3)[2:]
+        return len(self.robots(self.sites[host]) if path == "robots.txt" else BODY)
+
+    def robots(self, site: Site) -> str:
+        """Return the robots.txt of a site."""
+        wish = "" if site.crawl_delay is None else f"Crawl-delay: {site.crawl_delay}\n"
+        return f"User-agent: *\n{wish}Disallow: /no/\n"
 
     def awaited(self, url: str) -> float:
         """Return the seconds that a middleware awaits before it sends the request for ``url``."""
@@ -215,16 +240,15 @@ class Mixture:
             if kind == "busy" and asked[request.url] <= step.times:
                 fields = {} if step.retry_after is None else {"Retry-After": str(step.retry_after)}
                 return SimulatedResponse(429, headers=fields)
-            return SimulatedResponse(body="<p>here</p>", headers={"Content-Type": "text/html"})
+            return SimulatedResponse(body=BODY, headers={"Content-Type": "text/html"})
 
         for site in self.sites.values():
-            wish = "" if site.crawl_delay is None else f"Crawl-delay: {site.crawl_delay}\n"
             web.add_host(
                 site.name,
                 latency=site.latency,
                 connect=site.connect,
                 handler=answer,
-                robots=f"User-agent: *\n{wish}Disallow: /no/\n",
+                robots=self.robots(site),
                 limit=None if site.limit is None else RateLimit(site.limit[0], site.limit[1], 429, site.limit[2]),
             )
         return web
