@@ -179,6 +179,10 @@ def test_files_with_uncommitted_changes_are_left_alone_unless_one_says_so(
         ),
         ("import scrapy\ns = scrapy.Selector(response)\n", "import trawl as scrapy\ns = response.selector\n"),
         (
+            "import scrapy.http.response.html\ndef f(r: scrapy.http.response.html.HtmlResponse): ...\n",
+            "import trawl as scrapy\ndef f(r: scrapy.http.response.html.HtmlResponse): ...\n",
+        ),
+        (
             "import scrapy\nr = response.follow(u, f, 'POST')\n",
             "import trawl as scrapy\nr = response.follow(u, f, method='POST')\n",
         ),

@@ -283,8 +283,8 @@ def test_a_plan_says_if_a_setting_ends_the_crawl_early(folder: Path, capsys: pyt
     (folder / "urls.txt").write_text(f"\ufeff{URLS}", "utf-8")
     exact = ["-s", "RANDOMIZE_DOWNLOAD_DELAY=false ROBOTSTXT_OBEY=false CLOSESPIDER_PAGECOUNT=3"]
     assert main(["plan", "pages.py", "--urls", "urls.txt", *exact, *exact]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].endswith(
-        ": ends with closespider_pagecount in 1.5 s, after 3 sends"
+    assert (
+        capsys.readouterr().out.splitlines()[-1].endswith(": ends with closespider_pagecount in 1.5 s, after 3 sends")
     )
 
 

@@ -29,6 +29,7 @@ def told(source: str) -> list[str]:
         ("import scrapy as s", "import trawl as s"),
         ("import scrapy.http", "import trawl as scrapy"),
         ("import scrapy.http as h", "import trawl.http as h"),
+        ("import scrapy.http.response.html", "import trawl as scrapy"),
         ("import json, scrapy", "import json; import trawl as scrapy"),
         ("from scrapy import Request, Spider", "from trawl import Request, Spider"),
         ("from scrapy import signals", "from trawl import signals"),

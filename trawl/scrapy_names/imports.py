@@ -20,6 +20,7 @@ import attrs
 
 from trawl.scrapy_names.names import (
     GUIDE,
+    MOVED,
     PLUGINS,
     REPLACEMENTS,
     Place,
@@ -179,7 +180,8 @@ def _imported(alias: ast.alias) -> tuple[str, str]:
     root, _, module = alias.name.partition(".")
     if root == "twisted":
         return "", f"{alias.name} is Twisted's: {twisted_way(module)}"
-    if module and place(module, "") is None:
+    is_of_moved = not alias.asname and any(name.startswith(f"{module}.") for name in MOVED)
+    if module and place(module, "") is None and not is_of_moved:
         return "", _absent(module)
     if not alias.asname:
         return "import trawl as scrapy", ""  # `trawl` loads its modules on first use
