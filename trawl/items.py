@@ -163,21 +163,27 @@ def _teach_itemadapter() -> None:
 
 
 class ItemMeta(ABCMeta):
-    """The metaclass of :class:`Item`. It moves the fields that a class declares to its attribute ``fields``."""
+    """The metaclass of :class:`Item`. It moves the fields that a class declares to its attribute ``fields``.
+
+    As in Scrapy, each class has a twin with only item classes as bases. Of two fields with one name, the inheritance
+    between the twins decides. A :class:`Field` in a base class that is not an item class is not a field of the item.
+    """
+
+    _class: type
 
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> ItemMeta:
         """Create an item class."""
-        cls = super().__new__(mcs, name, bases, body, **options)
-        declared: dict[str, Field] = {}
-        for base in reversed(cls.__mro__):
-            declared.update(vars(base).get("fields", {}))
-            declared.update({name: value for name, value in vars(base).items() if isinstance(value, Field)})
-        for field in [field for field, value in vars(cls).items() if isinstance(value, Field)]:
-            delattr(cls, field)  # item.name would not read the value, so make it an error
-        if any(isinstance(base, ItemMeta) for base in bases):
+        twins = tuple(base._class for base in bases if isinstance(base, ItemMeta))
+        cell = body.pop("__classcell__", None)
+        twin: Any = super().__new__(mcs, f"x_{name}", twins, body)
+        found = [each for base in reversed(twin.__mro__) for each in vars(base) if isinstance(vars(base)[each], Field)]
+        declared = {**getattr(twin, "fields", {}), **{each: getattr(twin, each) for each in found}}
+        # Without the fields, because item.name would not read the value. So reading it is an error.
+        own = {each: value for each, value in body.items() if not isinstance(value, Field)}
+        own |= {"fields": declared, "_class": twin} | ({} if cell is None else {"__classcell__": cell})
+        if twins:
             _teach_itemadapter()
-        cls.fields = declared  # type: ignore[attr-defined]  # an attribute of the created class
-        return cls
+        return super().__new__(mcs, name, bases, own, **options)
 
 
 class Item(MutableMapping[str, Any], metaclass=ItemMeta):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 import parsel
@@ -56,7 +57,8 @@ class ItemLoader(itemloaders.ItemLoader):
             context: Other values in the context of processors.
         """
         if selector is None and response is not None:
-            selector = response.selector
+            with suppress(AttributeError):  # in a moved spider, a binary response has no selector
+                selector = response.selector
         context.update(response=response)
         super().__init__(item=item, selector=selector, parent=parent, **context)
 
@@ -95,7 +97,11 @@ class ItemLoader(itemloaders.ItemLoader):
             raise _named(error, "nested_css") from None
 
     def _get_item_field_attr(self, field_name: str, key: Any, default: Any = None) -> Any:
-        """Return the value of ``key``, such as ``input_processor``, in an item's :class:`trawl.items.Field`."""
+        """Return the value of ``key``, such as ``input_processor``, in an item's :class:`trawl.items.Field`.
+
+        Raises:
+            KeyError: If the item has no such field.
+        """
         if isinstance(self.item, Item):
-            return type(self.item).fields.get(field_name, {}).get(key, default)
+            return type(self.item).fields[field_name].get(key, default)
         return super()._get_item_field_attr(field_name, key, default)

@@ -176,6 +176,15 @@ class Selector(parsel.Selector):
 
     _namespaces: MemberDescriptorType = parsel.Selector.__dict__["namespaces"]  # a second name for the same slot
 
+    def __init__(self, text: Any = None, *given: Any, response: Any = None, **options: Any) -> None:
+        """Create a selector with the arguments of parsel's class. As in Scrapy, a response may replace the text."""
+        if hasattr(text, "selector"):
+            text, response = None, text
+        if response is not None:
+            text = response.text
+            options = {"type": response.selector.type, "base_url": response.base_url, **options}
+        super().__init__(text, *given, **options)
+
     @property
     def namespaces(self) -> dict[str, str]:
         """The URI of each prefix that queries may use. The dict belongs to this selector."""

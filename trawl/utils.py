@@ -22,6 +22,7 @@ from urllib.parse import ParseResult, urlparse
 
 from w3lib.url import canonicalize_url
 
+from trawl.compat.classes import set_fingerprinter
 from trawl.http import Request, Response
 from trawl.observe import ObserveSettings, Stats
 from trawl.scrapy_names import is_foreign_setting
@@ -111,7 +112,7 @@ def get_crawler(
         prevent_warnings: Ignored.
 
     Raises:
-        SettingsError: If a value does not fit.
+        SettingsError: If a value does not fit, or ``REQUEST_FINGERPRINTER_CLASS`` can't be created.
     """
     spider, given = spidercls or Spider, {"SCRAPY_COMPAT": True, **(settings_dict or {})}
     layers = [Layer("settings", given), of_spider(spider)]
@@ -121,7 +122,9 @@ def get_crawler(
     found = {name: settings[name] for name in settings if settings.source(name) != DEFAULT}
     settings.is_changeable = True
     settings.update(found)  # an iteration and copy() of changeable settings have the values that were set
-    return Crawler(settings, Stats(), spider)
+    crawler = Crawler(settings, Stats(), spider)
+    set_fingerprinter(crawler)
+    return crawler
 
 
 def arg_to_iter(arg: Any) -> Iterable[Any]:
@@ -167,13 +170,23 @@ def create_instance(objcls: type[Any], settings: Any, crawler: Crawler | None, *
 
 
 def to_bytes(text: str | bytes, encoding: str | None = None, errors: str = "strict") -> bytes:
-    """Return ``text`` as bytes, UTF-8 by default."""
+    """Return ``text`` as bytes, UTF-8 by default.
+
+    Raises:
+        TypeError: If ``text`` is neither str nor bytes.
+    """
+    if not isinstance(text, str | bytes):
+        raise TypeError(f"to_bytes() and to_unicode() take a str or bytes, not {type(text).__name__}")
     return text if isinstance(text, bytes) else text.encode(encoding or "utf-8", errors)
 
 
 def to_unicode(text: str | bytes, encoding: str | None = None, errors: str = "strict") -> str:
-    """Return ``text`` as a str, read as UTF-8 by default."""
-    return text if isinstance(text, str) else text.decode(encoding or "utf-8", errors)
+    """Return ``text`` as a str, read as UTF-8 by default.
+
+    Raises:
+        TypeError: If ``text`` is neither str nor bytes.
+    """
+    return text if isinstance(text, str) else to_bytes(text).decode(encoding or "utf-8", errors)
 
 
 def request_fingerprint(request: Request) -> str:

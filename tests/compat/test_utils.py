@@ -208,6 +208,34 @@ def test_a_test_makes_a_crawler_with_settings_that_nobody_declared() -> None:
     assert settings.getbool("SHOP_ENABLED") is False
 
 
+class _Fixed:
+    """A fingerprinter with its own setting, as in Scrapy's documentation."""
+
+    def __init__(self, mark: bytes) -> None:
+        self.mark = mark
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> _Fixed:
+        return cls(crawler.settings["MARK"])
+
+    def fingerprint(self, request: Request) -> bytes:
+        return self.mark
+
+
+def test_a_test_crawl_has_the_fingerprinter_of_its_settings_and_creates_its_spider() -> None:
+    crawler = get_crawler(Shop, {"REQUEST_FINGERPRINTER_CLASS": _Fixed, "MARK": b"mine"})
+    assert crawler.request_fingerprinter.fingerprint(Request("http://one.example/")) == b"mine"
+    spider = crawler._create_spider(category="poetry")
+    assert isinstance(spider, Shop)
+    assert (spider.category, spider.crawler) == ("poetry", crawler)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("convert", [to_bytes, to_unicode])
+def test_only_strings_and_bytes_are_converted(convert: Any) -> None:
+    with pytest.raises(TypeError, match="str or bytes"):
+        convert(3)
+
+
 def test_settings_are_made_and_changed_as_in_scrapy() -> None:
     settings = Settings({"SHOP_SIZE": "3"}, priority="cmdline")
     assert (settings.getint("SHOP_SIZE"), settings["NOPE"], settings.getint("RETRY_TIMES")) == (3, None, 2)

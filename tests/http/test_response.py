@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trawl.http import Headers, Request, Response
+from trawl.http import Headers, HtmlResponse, Request, Response
 
 JSON = {"Content-Type": "application/json"}
 
@@ -104,6 +104,19 @@ def told(response: Response) -> dict[str, Any]:
     """All that a response holds, by name."""
     names = ("url", "status", "headers", "body", "request", "flags", "latency", "ip_address", "protocol")
     return {name: getattr(response, name) for name in names}
+
+
+def test_a_copy_has_the_attributes_that_a_subclass_names_as_in_scrapy() -> None:
+    class Priced(HtmlResponse):
+        attributes = (*HtmlResponse.attributes, "price")
+
+        def __init__(self, *args: Any, price: int = 0, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self.price = price
+
+    page = Priced("http://a.example/", body="<p>", price=3)
+    assert page.replace(url="http://b.example/").price == 3
+    assert page.replace(price=4).price == 4  # type: ignore[call-overload]
 
 
 def test_replace_changes_only_what_it_is_told() -> None:

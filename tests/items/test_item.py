@@ -49,6 +49,37 @@ def test_fields_are_inherited_and_keep_what_they_were_given() -> None:
     assert Dated.fields["author"] == {"serializer": str}
 
 
+def test_fields_of_several_base_classes_are_found_as_in_scrapy() -> None:
+    class First(Quote):
+        text = Field(note="first")
+
+    class Second(Quote):
+        author = Field(note="second")
+
+    class Both(First, Second):
+        pass
+
+    class Plain:
+        price = Field()
+
+    class Mixed(Quote, Plain):
+        pass
+
+    assert Both.fields == {"text": {"note": "first"}, "author": {"note": "second"}}
+    assert list(Mixed.fields) == ["text", "author"]  # a class that is no item class declares no fields
+    with pytest.raises(KeyError, match="Mixed does not support field: price"):
+        Mixed(price=1)
+
+
+def test_an_item_class_may_call_its_base_classes_methods() -> None:
+    class Named(Quote):
+        @property
+        def by(self) -> str:
+            return f"{super().__getitem__('author')}, {__class__.__name__}"  # type: ignore[name-defined]
+
+    assert Named(author="b").by == "b, Named"
+
+
 def test_a_field_is_not_an_attribute() -> None:
     quote = Quote(text="a")
     with pytest.raises(AttributeError, match=r"use item\['text'\] to get"):

@@ -9,6 +9,8 @@ import pytest
 from itemloaders.processors import Join, MapCompose, TakeFirst
 
 import trawl
+from trawl.compat.messages import ScrapyResponse
+from trawl.http import Response
 from trawl.loader import ItemLoader
 from trawl.testing import SimulatedWeb, simulate
 
@@ -54,3 +56,11 @@ def test_an_item_is_filled_from_a_page(nested: bool) -> None:
     items = simulate(Shop, web).items
     assert items == [{"name": "Chair", "tags": "red low", "url": "http://a.example/"}, Plain("Chair")]
     assert isinstance(items[0], Product)
+
+
+def test_a_loader_refuses_a_field_that_its_item_does_not_have_and_takes_a_page_without_text() -> None:
+    loader = ItemLoader(item=Product())
+    with pytest.raises(KeyError, match="price"):
+        loader.add_value("price", 3)
+    image = Response("http://a.example/a.png", headers={"Content-Type": "image/png"}, body=b"\x89PNG\x01")
+    assert ItemLoader(item=Product(), response=image.replace(cls=ScrapyResponse)).selector is None

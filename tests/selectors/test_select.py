@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.servers.nginx import unavailable
+from trawl.http import Response
 from trawl.selectors import Selector, SelectorList, SelectorType, select
 
 
@@ -197,3 +198,13 @@ def test_threads_parse_at_the_same_time() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(links, texts)) == [(str(number), {str(number)}) for number in range(16)]
+
+
+@pytest.mark.parametrize(("body", "kind"), [("<p>a</p>", "text/html"), ("<r><p>a</p></r>", "application/xml")])
+def test_a_selector_is_made_of_a_response_as_in_scrapy(body: str, kind: str) -> None:
+    page = Response("http://a.example/", headers={"Content-Type": kind}, body=body.encode())
+    for selector in (Selector(page), Selector(response=page)):
+        assert (selector.type, selector.xpath("//p/text()").getall()) == (page.selector.type, ["a"])
+        assert selector.root.base == "http://a.example/"
+    assert Selector(page, type="xml").type == "xml"
+    assert Selector("<p>b").css("p::text").get() == "b"

@@ -243,7 +243,13 @@ def test_parse_with_rules_may_be_overridden_and_is_read_in_a_loop_of_either_kind
         def parse_with_rules(self, response: Response, *arguments: Any, **named: Any) -> Any:
             return super().parse_with_rules(response, *arguments, **named)
 
+    class Calling(Shop):
+        async def parse_start_url(self, response: Response, **kwargs: Any) -> Any:
+            async for output in self._parse_response(response, None, {}, follow=True):  # its older name in Scrapy
+                yield output
+
     expected = simulate(Shop, shop(), FAST).items
+    assert simulate(Calling, shop(), FAST).items == expected
     items = simulate(Async if is_async else Plain, shop(), FAST).items
     assert [item for item in items if "seen" not in item] == expected
     assert {"seen": "http://a.example/category/2"} in items

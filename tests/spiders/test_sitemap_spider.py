@@ -229,6 +229,12 @@ def test_what_parses_a_file_may_be_overridden_and_calls_the_base_in_a_loop_of_ei
     assert sim.items == [{"url": f"{HOST}/{n}", "map": f"{HOST}/sitemap.xml"} for n in (1, 2)]
 
 
+def test_another_callback_calls_what_parses_a_file() -> None:
+    spider = SitemapSpider("shop")
+    page = Response(f"{HOST}/sitemap.xml", body=urlset(loc("/1"), loc("/2")).encode())
+    assert [request.url for request in spider._parse_sitemap(page)] == [f"{HOST}/1", f"{HOST}/2"]
+
+
 def test_the_bytes_of_a_file_may_be_had_otherwise() -> None:
     class Packed(SitemapSpider):
         name = "packed"

@@ -45,6 +45,7 @@ __all__ = [
     "RetryMiddleware",
     "UserAgentMiddleware",
     "marks",
+    "set_fingerprinter",
 ]
 
 
@@ -323,6 +324,17 @@ class RFPDupeFilter(BaseDupeFilter):
         return found.hex()
 
 
+def set_fingerprinter(crawler: Crawler) -> None:
+    """Set ``crawler.request_fingerprinter`` to an instance of ``REQUEST_FINGERPRINTER_CLASS``, if it is set.
+
+    Raises:
+        SettingsError: If the class is missing or can't be created.
+    """
+    fingerprinter = crawler.settings[FINGERPRINTER]
+    if fingerprinter and fingerprinter not in _DEFAULTS:
+        crawler.request_fingerprinter = _made(fingerprinter, FINGERPRINTER, "fingerprint", crawler)
+
+
 def marks(crawler: Crawler, *, has_job: bool) -> Callable[[Request], bytes | None]:
     """Return the function that makes seen marks.
 
@@ -337,8 +349,7 @@ def marks(crawler: Crawler, *, has_job: bool) -> Callable[[Request], bytes | Non
         PartLoadError: If the code of a class raises an error.
     """
     chosen, fingerprinter = crawler.settings[FILTER], crawler.settings[FINGERPRINTER]
-    if fingerprinter and fingerprinter not in _DEFAULTS:
-        crawler.request_fingerprinter = _made(fingerprinter, FINGERPRINTER, "fingerprint", crawler)
+    set_fingerprinter(crawler)
     if isinstance(chosen, str) and chosen.startswith(_SCRAPYS):
         ours = {"BaseDupeFilter": BaseDupeFilter, "RFPDupeFilter": RFPDupeFilter}
         chosen = ours.get(chosen.rpartition(".")[2], chosen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 import parsel
@@ -212,6 +212,10 @@ class Response:
     _parsed_as: SelectorType | None = None  # None if the content decides
     _is_scrapys: bool = False
     page: Any = None  # details of a rendered page; None for other pages
+    attributes: ClassVar[tuple[str, ...]] = (
+        *("url", "status", "headers", "body", "request", "flags", "latency", "ip_address", "protocol"),
+    )
+    """The arguments of the constructor that :meth:`replace` copies. A subclass adds its own."""
     if not TYPE_CHECKING:
         certificate = Unsupported(
             "certificates are verified (DOWNLOAD_VERIFY_CERTIFICATES); Python's ssl.get_server_certificate() reads one"
@@ -454,18 +458,9 @@ class Response:
             cls: The class of the new response; None for the same class.
             changes: Arguments of the constructor of this class.
         """
-        values: dict[str, Any] = {
-            "url": self.url,
-            "status": self.status,
-            "headers": self.headers.copy(),
-            "body": None if "body" in changes else self.body,  # a body in a file is read only if it is needed
-            "request": self.request,
-            "flags": self.flags,
-            "latency": self.latency,
-            "ip_address": self.ip_address,
-            "protocol": self.protocol,
-        }
-        values.update(changes)
+        # A body in a file is read only if it is needed.
+        values: dict[str, Any] = {name: getattr(self, name) for name in self.attributes if name not in changes}
+        values = {**values, "headers": self.headers.copy(), **changes}
         changed = (type(self) if cls is None else cls)(**values)
         changed.times = self.times
         if "request" not in changes:

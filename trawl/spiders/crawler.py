@@ -445,10 +445,10 @@ class Crawler:
     """
 
     if not TYPE_CHECKING:
-        crawl = Unsupported("use `await trawl.crawl(Spider)` or `trawl.run(Spider)`")
+        crawl = crawl_async = Unsupported("use `await trawl.crawl(Spider)` or `trawl.run(Spider)`")
         logformatter = Unsupported("use LOG_FORMAT")
         extensions = Unsupported(_MADE)
-        get_addon = Unsupported("there are no add-ons")
+        addons = get_addon = Unsupported("there are no add-ons")
         get_downloader_middleware = Unsupported(_MADE)
         get_extension = Unsupported(_MADE)
         get_item_pipeline = Unsupported(_MADE)
@@ -462,6 +462,10 @@ class Crawler:
         self.engine: CrawlerEngine = CrawlerEngine()
         self.signals: CrawlerSignals = CrawlerSignals(self)
         self.request_fingerprinter: Any = RequestFingerprinter(self)
+
+    def _create_spider(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a new spider. The tests of Scrapy's plug-ins call this method by its name."""
+        return self.spidercls.from_crawler(self, *args, **kwargs)
 
     def bind(self, crawl: RunningCrawl) -> None:
         """Set the running crawl."""

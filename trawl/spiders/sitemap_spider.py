@@ -297,9 +297,7 @@ class SitemapSpider(Spider[ItemT]):
         return response.body
 
     def _parse_sitemap(self, response: Response) -> Any:
-        outputs = self._outputs(response)
-        is_own = type(self)._parse_sitemap is SitemapSpider._parse_sitemap
-        return self._in_turns(outputs) if is_own else OutputIterable(outputs, self._in_turns)
+        return OutputIterable(self._outputs(response), self._in_turns)
 
     async def _in_turns(self, outputs: Iterator[Request | None]) -> AsyncGenerator[Request, None]:
         """Yield the requests, and execute a checkpoint for each None, so that other tasks run."""
