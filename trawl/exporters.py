@@ -128,6 +128,8 @@ class BaseItemExporter(ABC):
             elif is_whole:
                 yield written, default_value
 
+    _get_serialized_fields = get_serialized_fields  # its name before Scrapy 2.19
+
 
 def _field_names(item: Any) -> list[str]:
     """Return the names of the fields that the item's class declares. If it declares none, return the item's fields."""

@@ -177,7 +177,6 @@ def test_files_with_uncommitted_changes_are_left_alone_unless_one_says_so(
             "try:\n    import trawl as scrapy\nexcept ImportError:\n    import scrapy\n",
             "try:\n    import trawl as scrapy\nexcept ImportError:\n    import scrapy\n",
         ),
-        ("import scrapy\ns = scrapy.Selector(response)\n", "import trawl as scrapy\ns = response.selector\n"),
         (
             "import scrapy.http.response.html\ndef f(r: scrapy.http.response.html.HtmlResponse): ...\n",
             "import trawl as scrapy\ndef f(r: scrapy.http.response.html.HtmlResponse): ...\n",

@@ -119,6 +119,20 @@ def test_a_callback_may_ask_for_another_try(most: int | None, sends: int) -> Non
     assert sim.stats.get("retry_max_reached", 0) == (most != 5)
 
 
+def test_another_try_takes_the_arguments_of_scrapy() -> None:
+    class Own(Unsure):
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            assert response.request is not None
+            own = {"logger": self.logger, "give_up_log_level": "INFO", "stats_base_key": "unsure"}
+            return get_retry_request(response.request, spider=self, max_retry_times=1, **own)
+
+    web = SimulatedWeb()
+    web.add_page("http://a.example/", body="wait")
+    stats = simulate(Own, web, FREE).stats
+    assert (stats["unsure/count"], stats["unsure/max_reached"]) == (1, 1)
+    assert "retry_count" not in stats
+
+
 def test_a_predicate_that_there_is_not_is_refused() -> None:
     with pytest.raises(SettingsError, match="RETRY_PREDICATE"):
         simulate(Unsure, SimulatedWeb(), {"RETRY_PREDICATE": "no.such.function"})

@@ -280,8 +280,14 @@ def test_a_class_that_makes_its_own_store_is_refused_before_anything_is_sent(tmp
         def _get_store(self, uri: str) -> None:
             raise AssertionError
 
-    with pytest.raises(SettingsError, match=r"Mine: _get_store\(\) is not called: FILES_STORE takes a folder"):
-        crawled(tmp_path, Mine)
+    class Schemes(FilesPipeline):
+        STORE_SCHEMES = {"gs": object}
+
+    for kind, name in ((Mine, "_get_store"), (Schemes, "STORE_SCHEMES")):
+        with pytest.raises(SettingsError, match=rf"{kind.__name__}\.{name} has no effect: FILES_STORE takes a folder"):
+            crawled(tmp_path, kind)
+    with pytest.raises(AttributeError, match="STORE_SCHEMES, which is Scrapy's: FILES_STORE takes a folder"):
+        FilesPipeline.STORE_SCHEMES  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize(("is_moved", "count"), [(True, 1), (False, 2)])

@@ -132,6 +132,7 @@ def test_none_for_a_part_of_scrapys_is_stronger_than_what_it_reads(
         ("SCHEDULER", "scrapy_redis.scheduler.Scheduler", "JOB_DIR to redis://HOST/NAME"),
         ("HTTPCACHE_STORAGE", "scrapy_splash.SplashAwareFSCacheStorage", "Splash's HTTP API"),
         ("SPIDER_CONTRACTS", ["scrapy_splash.x"], "Splash's HTTP API"),
+        ("ADDONS", {"scrapy_poet.Addon": 300}, "scrapy_poet.InjectionMiddleware with 543 to DOWNLOADER_MIDDLEWARES"),
     ],
 )
 def test_a_setting_without_effect_that_names_a_plug_in_is_refused(name: str, value: object, what: str) -> None:

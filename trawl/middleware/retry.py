@@ -154,6 +154,9 @@ def get_retry_request(
     reason: str | Exception | type[Exception] = "unspecified",
     max_retry_times: int | None = None,
     priority_adjust: int | None = None,
+    stats_base_key: str = "retry",
+    logger: logging.Logger | None = None,
+    give_up_log_level: int | str | None = None,
 ) -> Request | None:
     """Return the request for another attempt; None after the last attempt.
 
@@ -168,15 +171,19 @@ def get_retry_request(
         reason: The reason, for the log.
         max_retry_times: Maximum number of retries; None for meta ``max_retry_times``, or else ``RETRY_TIMES``.
         priority_adjust: Number added to the priority; None for ``RETRY_PRIORITY_ADJUST``.
+        stats_base_key: Start of the names of the statistics: ``<key>/count`` and ``<key>/max_reached``.
+        logger: Ignored. Scrapy's spiders pass it.
+        give_up_log_level: Ignored, likewise.
     """
     crawl = getattr(spider, "crawler", None) or spider.crawl  # before the crawl runs, there is only spider.crawler
     settings, stats = spider.settings, crawl.stats
     again = _once_more(request, reason, max_retry_times, settings["RETRY_TIMES"])
+    is_own = stats_base_key != "retry"
     if again is None:
-        stats.inc("retry_max_reached")
+        stats.inc(f"{stats_base_key}/max_reached" if is_own else "retry_max_reached")
         stats.inc("retry_given_up_count")
         return None
-    stats.inc("retry_count")
+    stats.inc(f"{stats_base_key}/count" if is_own else "retry_count")
     adjust = settings["RETRY_PRIORITY_ADJUST"] if priority_adjust is None else priority_adjust
     return again.replace(priority=request.priority + adjust, dont_filter=True)
 

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, MutableMapping, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import attrs
 import msgspec
@@ -35,6 +35,7 @@ from trawl.pipelines.file_store import (
     open_partial_file,
 )
 from trawl.scheduler import AdmissionRules, SchedulerSettings
+from trawl.scrapy_names import Unsupported
 from trawl.throttling.managers import awaited
 from trawl.tracebacks import contained
 
@@ -73,6 +74,9 @@ class MediaInfo:
     spider: Any
 
 
+_STORES = "takes a folder or a URL of fsspec, and MEDIA_STORE_OPTIONS has the options of the store"
+
+
 class MediaPipeline(ABC):
     """Fetches and stores the URLs that an item names.
 
@@ -85,6 +89,8 @@ class MediaPipeline(ABC):
 
     SpiderInfo: TypeAlias = MediaInfo
     """The class of ``info``, under Scrapy's name."""
+    if not TYPE_CHECKING:
+        STORE_SCHEMES = Unsupported(f"FILES_STORE {_STORES}")
 
     def __init__(
         self, store_uri: Any = None, download_func: object = None, settings: object = None, *, crawler: Any = None
@@ -101,11 +107,10 @@ class MediaPipeline(ABC):
             NotConfigured: If the setting names no store.
             SettingsError: If the store can't be used.
         """
-        if hasattr(self, "_get_store"):
-            name, setting = type(self).__name__, f"{self.kind}_STORE"
-            raise SettingsError(
-                f"{name}: _get_store() is not called: {setting} takes a folder or a URL of fsspec", setting
-            )
+        for own in ("_get_store", "STORE_SCHEMES"):
+            if hasattr(self, own):
+                setting = f"{self.kind}_STORE"
+                raise SettingsError(f"{type(self).__name__}.{own} has no effect: {setting} {_STORES}", setting)
         crawl, given = (store_uri, None) if crawler is None else (crawler, store_uri)
         store = str(given or crawl.settings[f"{self.kind}_STORE"])
         if not store:

@@ -188,6 +188,7 @@ REPLACEMENTS: Mapping[str, str] = {
     "extensions.memusage": "set MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB",
     "extensions.spiderstate": "keep state in the meta and cb_kwargs of requests, which JOB_DIR stores",
     "extensions.statsmailer": "check the exit status or `CrawlResult.stats`",
+    "extensions.telnet": "there is no telnet console: `spider.crawl` has the same information",
     "extensions.throttle": "set AUTOTHROTTLE_ENABLED",
     "http.XmlRpcRequest": "create the body with xmlrpc.client.dumps, and send it as a Request with method POST",
     "http.cookies": "trawl.cookies has the jars",
@@ -267,6 +268,8 @@ PLUGINS: Mapping[str, str] = {
     "scrapy_fake_useragent": "set USER_AGENT to `fake_useragent.UserAgent().random`, or write a middleware class "
     "that sets request.headers['User-Agent'] for each request",
     "scrapy_playwright": _RENDERED,
+    "scrapy_poet.Addon": "there are no add-ons: add scrapy_poet.InjectionMiddleware with 543 to DOWNLOADER_MIDDLEWARES "
+    "and scrapy_poet.RetryMiddleware with 275 to SPIDER_MIDDLEWARES",
     "scrapy_proxies": "remove its middleware: ROTATING_PROXY_LIST rotates proxies",
     "scrapy_redis": "set JOB_DIR to redis://HOST/NAME instead of its scheduler: all processes with this setting share "
     "the crawl; for a RedisSpider copy its spiders.py, connection.py, defaults.py and utils.py into the project",
@@ -274,7 +277,10 @@ PLUGINS: Mapping[str, str] = {
     "scrapy_splash": "call Splash's HTTP API: JsonRequest('http://SPLASH:8050/render.html', "
     "data={'url': url, 'wait': 1})",
 }
-"""Advice on packages that extend Scrapy and do not run on trawl, by the name of the package's module."""
+"""Advice on packages that extend Scrapy and do not run on trawl, by the name of the package's module.
+
+A path is a single class of a package whose other classes run.
+"""
 
 
 def plugin_advice(path: str) -> str:
@@ -283,8 +289,9 @@ def plugin_advice(path: str) -> str:
     A user file with the name of such a package does not count.
     """
     root = path.partition(".")[0]
-    found = find_spec(root) if root in PLUGINS else None
-    return "" if found is not None and is_user_file(found.origin or "") else PLUGINS.get(root, "")
+    advice = PLUGINS.get(root) or PLUGINS.get(path, "")
+    found = find_spec(root) if advice else None
+    return "" if found is not None and is_user_file(found.origin or "") else advice
 
 
 def place_of_twisteds(module: str, name: str) -> Place | None:

@@ -362,6 +362,7 @@ TRIO = "asyncio does not work in a crawl, which runs on Trio; use"
             "from motor.motor_asyncio import AsyncIOMotorClient\n",
             "1: motor needs asyncio, and a crawl runs on Trio; use",
         ),
+        ("from web_poet import HttpClient, WebPage\n", "1: web_poet.HttpClient needs asyncio, and a crawl runs on"),
         ("from pymongo import AsyncMongoClient\n", "1: pymongo.AsyncMongoClient needs asyncio, and a crawl runs on"),
     ],
 )

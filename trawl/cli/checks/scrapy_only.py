@@ -128,23 +128,15 @@ def wrong_calls(call: ast.Call, foreign: Collection[str] = ()) -> Iterator[Findi
         foreign: The names in the file that are neither Scrapy's nor trawl's. Calls of these are skipped.
     """
     function = call.func
-    line = call.lineno
     if isinstance(function, ast.Attribute) and function.attr == "body_as_unicode":
         text = attrs.evolve(Edit.of(call, ".text"), start=Edit.of(function.value, "").end)
-        yield line, "body_as_unicode() does not exist; use response.text", True, (text,)
+        yield call.lineno, "body_as_unicode() does not exist; use response.text", True, (text,)
     name = _name_of(function)
     if name in foreign and isinstance(function, ast.Name):
         return
-    given = {keyword.arg: keyword.value for keyword in call.keywords}
-    first = call.args[0] if call.args else None
-    if name == "Selector" and ("response" in given or (isinstance(first, ast.Name) and first.id == "response")):
-        page = first or given.get("response")
-        is_alone = len(call.args) + len(call.keywords) == 1 and isinstance(page, ast.Name)
-        edits = (Edit.of(call, f"{ast.unparse(page)}.selector"),) if page is not None and is_alone else ()
-        yield line, "Selector does not accept a response; use response.selector", True, edits
     if name in REQUESTS:
-        if "flags" in given:
-            yield line, f"{name}() does not support 'flags'; use meta instead", True, ()
+        if any(keyword.arg == "flags" for keyword in call.keywords):
+            yield call.lineno, f"{name}() does not support 'flags'; use meta instead", True, ()
         yield from by_position(call, name)
 
 
@@ -218,6 +210,7 @@ _LIBRARIES: Mapping[str, str] = {
     "redis.asyncio": _IN_A_THREAD,
     "sqlalchemy.ext.asyncio": _IN_A_THREAD,
     "tortoise": _IN_A_THREAD,
+    "web_poet.HttpClient": _FETCH,
 }
 """Libraries and names that need asyncio's event loop, with the replacement on Trio."""
 
