@@ -271,6 +271,9 @@ def test_a_form_can_be_replaced_by_one_of_other_fields() -> None:
         ("<select name=a><option selected>x  y</select>", "a=x++y", "a=x+y"),
         ("<input type=checkbox name=a value='' checked>", "a=on", "a="),
         ("<input type=image name=a>", "a=", "a.x=0&a.y=0"),
+        ("<input type=' checkbox' name=a value=1>", "a=1", "a=1"),  # an unknown type is a text field
+        ("<button type='' name=a value=1></button>", "", "a=1"),
+        ("<button type=odd name=a value=1></button>", "", "a=1"),
         ("<button name=a value=1 disabled></button><button name=b value=2></button>", "a=1", "b=2"),
         ("<select name=a multiple><option value=1 selected><option value=2 selected></select>", "a=1&a=2", "a=1&a=2"),
     ],
@@ -298,3 +301,16 @@ def test_a_form_of_a_moved_spider_is_clicked_as_in_scrapy() -> None:
             assert FormRequest.from_response(moved, clickdata=click).url == f"{URL}?{sent}"
     removed = FormRequest.from_response(moved, formdata={"a": None, "go": None})
     assert removed.url == URL
+
+
+def test_a_form_of_a_moved_spider_without_an_action_goes_to_the_base_url() -> None:
+    body = b"<base href=/other/><form><input name=a value=1></form>"
+    moved = HtmlResponse("http://a.example/x?y", body=body)
+    assert FormRequest.from_response(moved).url == "http://a.example/other/?a=1"
+    assert FormRequest.from_response(Response("http://a.example/x?y", body=body)).url == "http://a.example/x?a=1"
+
+
+def test_pairs_of_a_moved_spider_are_sent_beside_the_button_with_their_name() -> None:
+    page = HtmlResponse("http://a.example/", body=b"<form><input type=submit name=go value=x></form>")
+    assert FormRequest.from_response(page, formdata=[("go", "y")]).url == "http://a.example/?go=x&go=y"
+    assert FormRequest.from_response(page, formdata={"go": "y"}).url == "http://a.example/?go=y"

@@ -123,7 +123,7 @@ def test_another_try_takes_the_arguments_of_scrapy() -> None:
     class Own(Unsure):
         def parse(self, response: Response, **kwargs: Any) -> Any:
             assert response.request is not None
-            own = {"logger": self.logger, "give_up_log_level": "INFO", "stats_base_key": "unsure"}
+            own: dict[str, Any] = {"logger": self.logger, "give_up_log_level": "INFO", "stats_base_key": "unsure"}
             return get_retry_request(response.request, spider=self, max_retry_times=1, **own)
 
     web = SimulatedWeb()

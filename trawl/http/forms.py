@@ -164,7 +164,12 @@ def _scrapys_button(form: FormElement, wanted: Mapping[str, str | int] | None) -
     Raises:
         ValueError: If no element or several elements have the wanted attributes.
     """
-    buttons = [button for button in form.iterdescendants("input", "button") if _is_button(button)]
+    buttons = [
+        button
+        for button in form.iterdescendants("input", "button")
+        if button.get("type", "submit" if button.tag == "button" else "").lower()
+        in (_BUTTONS if button.tag == "input" else {"submit"})
+    ]
     if not buttons:
         return []
     button: Element = buttons[0]
@@ -256,13 +261,14 @@ def _controls(form: Element) -> list[_Control]:
 
 
 def _is_button(control: Element) -> bool:
-    if control.tag == "button":
-        return (control.get("type") or "submit").strip().lower() == "submit"
+    if control.tag == "button":  # an unknown type is a submit button (HTML, 4.10.8)
+        return _type_of(control) not in {"button", "reset"}
     return control.tag == "input" and _type_of(control) in _BUTTONS
 
 
 def _type_of(control: Element) -> str:
-    return (control.get("type") or "text").strip().lower()
+    """Return the type in lower case. Spaces around a type make it unknown (HTML, 2.3.3: enumerated attributes)."""
+    return control.get("type", "text").lower()
 
 
 def _selected(select: _Control) -> list[str]:
@@ -401,10 +407,15 @@ class FormRequest(Request):
         form = _find_form(response, formname, formid, formnumber, formxpath, formcss)
         given = list(_pairs(formdata or ()))
         button: Element | None = None
+        home = response.url
         names = {name for name, _ in given}
         if response._is_scrapys and isinstance(form, FormElement):
-            entries = [*_scrapys_entries(form), *([] if dont_click else _scrapys_button(form, clickdata))]
-            given = [pair for pair in given if pair[1] is not None]
+            home = response.base_url
+            clicked = [] if dont_click else _scrapys_button(form, clickdata)
+            # If the form data are pairs, Scrapy also sends a button whose name they contain.
+            added = [field for field in clicked if field[0] not in names or not isinstance(formdata, Mapping)]
+            entries: list[Any] = list(_scrapys_entries(form))
+            given = [*added, *(pair for pair in given if pair[1] is not None)]
         else:
             button = None if dont_click else _clicked(form, clickdata)
             entries = [*_entries_of(form), *(_of_button(button) if button is not None else ())]
@@ -415,7 +426,7 @@ class FormRequest(Request):
             options["method"] = "GET"
         options.setdefault("encoding", _encoding_of(form, response))
         options.setdefault("enctype", _written(form, button, "enctype"))
-        url = join_url(response.base_url, options.pop("url", None) or _written(form, button, "action") or response.url)
+        url = join_url(response.base_url, options.pop("url", None) or _written(form, button, "action") or home)
         return cls(url, formdata=fields, **options)
 
 
