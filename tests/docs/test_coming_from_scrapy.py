@@ -74,5 +74,6 @@ def test_each_statistic_that_has_another_name_is_in_its_table() -> None:
 def test_each_plug_in_that_is_named_has_a_row() -> None:
     table = TEXT.partition("## Plug-ins")[2].partition("## Signals")[0]
     rows = set(re.findall(r"`((?:scrapy|fake)-[\w-]+)`", table.partition("### Pages")[0]))
-    assert {name.partition(".")[0].replace("_", "-") for name in PLUGINS} - {"rotating-proxies", "scrapy-proxies"} <= rows
+    named = {name.partition(".")[0].replace("_", "-") for name in PLUGINS}
+    assert named - {"rotating-proxies", "scrapy-proxies"} <= rows
     assert rows >= {"fake-useragent", "scrapy-rotating-proxies", "scrapy-user-agents", "scrapy-redis"}
