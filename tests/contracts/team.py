@@ -47,17 +47,17 @@ class Session:
         """Read the news of the job, and release parts without leases. Returns True if nothing changed. A checkpoint."""
         session = self.job.session
         session.ask_if_over(is_idle=True)  # makes the session read the job now
-        before = set(session.owned), session.heard
+        before = set(session.parts.owned), session.parts.heard
         told = texts_of((await self.job._read(("state", keys.of_state, []), as_is))[6])
         for change in session.changes_so_far():
             if isinstance(change, PartsRequired):
                 self.losing.update(change.parts)
-        free = self.losing - {*session.leased_parts()}
+        free = self.losing - {*session.parts.leased()}
         self.losing -= free
         if free:
             await session.give_back({part: {} for part in free})
-        has_heard = session.heard == int(told.get(f"{session.number} arrived", "0"))
-        return before == (set(session.owned), session.heard) and has_heard and not session.has_more
+        has_heard = session.parts.heard == int(told.get(f"{session.number} arrived", "0"))
+        return before == (set(session.parts.owned), session.parts.heard) and has_heard and not session.has_more
 
 
 async def settle(sessions: Sequence[Session], job: str) -> None:

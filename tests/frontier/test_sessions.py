@@ -235,12 +235,12 @@ async def test_a_dead_sessions_parts_come_within_a_lease_and_a_quarter_and_are_u
     ):
         for job in (one, two):
             await open_frontier(job, Linked(), WallClock.started(0.0))
-        assert len(one.session.owned) == PARTS
+        assert len(one.session.parts.owned) == PARTS
         await hand_over(one)
-        await until(lambda: len(two.session.owned) == PARTS // 2)
+        await until(lambda: len(two.session.parts.owned) == PARTS // 2)
         abandon(one)
         began = trio.current_time()
-        await until(lambda: len(two.session.owned) == PARTS)
+        await until(lambda: len(two.session.parts.owned) == PARTS)
         assert 0.9 * LEASE - LEASE / 4 < trio.current_time() - began < 1.25 * LEASE
         unclean = {
             part
@@ -273,18 +273,18 @@ async def test_a_part_goes_with_what_was_kept_of_it_and_its_requests(autojump_cl
         async with open_job(HERE, connect=store.connect, exports=False) as two:
             other = await open_frontier(two, Linked(), WallClock.started(0.0))
             await hand_over(one)
-            await until(lambda: bool(two.session.owned))
+            await until(lambda: bool(two.session.parts.owned))
             (gained,) = [each for each in two.session.changes_so_far() if isinstance(each, PartsReceived)]
-            assert sorted(gained.parts) == sorted(two.session.owned)
+            assert sorted(gained.parts) == sorted(two.session.parts.owned)
             assert {domain_of(lane[1].partition("//")[2]) for lane in gained.lanes} == {
-                host for host in HOSTS if part_of(f"http://{host}") in two.session.owned
+                host for host in HOSTS if part_of(f"http://{host}") in two.session.parts.owned
             }
             assert 3 <= gained.pending <= 4, "the hosts are dealt out evenly"
             assert gained.pending == other.statistics().pending
             assert frontier.statistics().pending == len(HOSTS) - gained.pending
             assert gained.kept == {part: {"throttle": b"of %d" % part} for part in gained.parts}
             assert not gained.unclean
-            assert len(one.session.owned) == len(two.session.owned) == PARTS // 2
+            assert len(one.session.parts.owned) == len(two.session.parts.owned) == PARTS // 2
 
 
 async def test_what_one_session_finds_in_anothers_part_arrives_there(autojump_clock: MockClock) -> None:
@@ -296,9 +296,9 @@ async def test_what_one_session_finds_in_anothers_part_arrives_there(autojump_cl
         mine = await open_frontier(one, Linked(), WallClock.started(0.0))
         theirs = await open_frontier(two, Linked(), WallClock.started(0.0))
         await hand_over(one)
-        await until(lambda: bool(two.session.owned))
+        await until(lambda: bool(two.session.parts.owned))
         two.session.changes_so_far()
-        host = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in two.session.owned)
+        host = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in two.session.parts.owned)
         assert await mine.claim_many([b"%16d" % host]) == [True]
         found = record(host)
         stored = await mine.push_many([found])
@@ -311,7 +311,7 @@ async def test_what_one_session_finds_in_anothers_part_arrives_there(autojump_cl
         (lease,) = await theirs.lease_many(found.lane, 5)
         with pytest.raises(ValueError, match="is leased"):
             await two.session.give_back({part_of_lane(found.lane): {}})
-        here = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in one.session.owned)
+        here = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in one.session.parts.owned)
         assert not await theirs.replace(lease, record(here))
         assert theirs.statistics().leased == 0
         while not isinstance(change := await one.session.next_change(), RequestsReceived):
@@ -330,7 +330,7 @@ async def test_start_is_read_again_where_its_reader_died(autojump_clock: MockClo
         assert StartReceived() in one.session.changes_so_far()
         assert StartReceived() not in two.session.changes_so_far()
         abandon(one)
-        await until(lambda: len(two.session.owned) == PARTS)
+        await until(lambda: len(two.session.parts.owned) == PARTS)
         assert StartReceived() in two.session.changes_so_far()
         two.session.started()
         await two.commit()
@@ -355,7 +355,7 @@ async def test_nobody_is_taken_for_dead_by_a_server_that_has_just_come(autojump_
             await until(lambda: not one.session.is_alone)
             assert trio.current_time() < began + LEASE
             await one.commit()
-            assert not two.session.owned
+            assert not two.session.parts.owned
 
 
 async def test_nobody_is_taken_for_dead_where_the_machine_of_all_has_slept(autojump_clock: MockClock) -> None:
@@ -386,7 +386,7 @@ async def test_only_one_session_exports_and_others_may_look_on(
     ):
         await open_frontier(worker, Linked(), WallClock.started(0.0))
         assert worker.session.is_alone
-        assert not exporter.session.owned
+        assert not exporter.session.parts.owned
         await worker.give([b"1", b"2"])
         while not isinstance(change := await exporter.session.next_change(), ItemsReceived):
             pass
@@ -398,7 +398,7 @@ async def test_only_one_session_exports_and_others_may_look_on(
         with pytest.raises(JobError, match=r"another process is using it .* or join it without feeds"):
             async with open_job(HERE, connect=store.connect):
                 pass
-        assert len(worker.session.owned) == PARTS
+        assert len(worker.session.parts.owned) == PARTS
 
 
 async def test_what_a_killed_callback_has_spilled_is_removed(autojump_clock: MockClock) -> None:
@@ -509,7 +509,7 @@ async def test_a_dead_sessions_parts_come_in_time_though_the_servers_clock_was_s
         await trio.sleep(1.0)
         abandon(one)
         began = trio.current_time()
-        await until(lambda: len(two.session.owned) == PARTS)
+        await until(lambda: len(two.session.parts.owned) == PARTS)
         assert 0.9 * LEASE - LEASE / 4 < trio.current_time() - began < 1.25 * LEASE + 1.0
 
 

@@ -125,7 +125,7 @@ class Session:
         """Give back what is to be, and is not in use."""
         free = self.losing - {part_of_lane(each.lane) for each in self.held.values()}
         self.losing -= free
-        if owned := free & self.job.session.owned.keys():
+        if owned := free & self.job.session.parts.owned.keys():
             await self.job.session.give_back({part: {"throttle": b"-"} for part in owned})
 
     async def take(self, limit: int) -> None:
@@ -209,7 +209,7 @@ class World:
 
     def check(self) -> None:
         live = [session for session in self.sessions if session.may_send]
-        parts = [part for session in live for part in session.job.session.owned]
+        parts = [part for session in live for part in session.job.session.parts.owned]
         assert len(parts) == len(set(parts)), "a part has two owners"
         held = [url for session in live for url in session.held]
         assert len(held) == len(set(held)), "a request is under way twice"

@@ -629,7 +629,7 @@ async def test_a_process_that_joins_has_its_share_after_a_few_round_trips(
         await trio.sleep(2.0)
         nursery.start_soon(partial(fleet.work, 1))
         with trio.fail_after(3.0):
-            while len(jobs) < 2 or len(jobs[1].session.owned) < PARTS // 2:  # noqa: ASYNC110 - nothing tells
+            while len(jobs) < 2 or len(jobs[1].session.parts.owned) < PARTS // 2:  # noqa: ASYNC110 - nothing tells
                 await trio.sleep(0.1)
     fleet.check()
 

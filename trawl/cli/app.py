@@ -189,7 +189,7 @@ def crawl(
 ) -> None:
     """Run a spider, or several at the same time that share the limits of a site."""
     from trawl.cli.crawl import crawl_command
-    from trawl.cli.crawl_entry import CrawlOptions
+    from trawl.cli.crawl_entry import CrawlOptions, LogOptions
     from trawl.cli.view import stderr_console
 
     options = CrawlOptions(
@@ -201,9 +201,7 @@ def crawl(
         overwritten=overwrite,
         job=job,
         job_durability=job_durability,
-        log_level=log_level,
-        log_file=log_file,
-        log_format=log_format,
+        log=LogOptions(level=log_level, file=log_file, format=log_format),
         is_quiet=quiet,
         fails_on=fail_on,
         stats=stats,
@@ -247,7 +245,7 @@ def worker(
 ) -> None:
     """Join a job in a server and work on it until it has finished. Writes no feeds: use `trawl export`."""
     from trawl.cli.crawl import crawl_command
-    from trawl.cli.crawl_entry import CrawlOptions
+    from trawl.cli.crawl_entry import CrawlOptions, LogOptions
     from trawl.cli.view import stderr_console
     from trawl.cli.worker import job_of_leader
 
@@ -257,9 +255,7 @@ def worker(
         settings=setting,
         job=job if leader is None else job_of_leader(),
         job_durability=job_durability,
-        log_level=log_level,
-        log_file=log_file,
-        log_format=log_format,
+        log=LogOptions(level=log_level, file=log_file, format=log_format),
         is_quiet=quiet,
         fails_on=fail_on,
         stats=stats,
@@ -300,7 +296,7 @@ def export(
     quiet: QuietOption = False,
 ) -> None:
     """Write the items of a job in a server to files, each item once, even if it is killed and run again."""
-    from trawl.cli.crawl_entry import CrawlOptions
+    from trawl.cli.crawl_entry import CrawlOptions, LogOptions
     from trawl.cli.export import export_command
     from trawl.cli.view import stderr_console
 
@@ -310,9 +306,7 @@ def export(
         overwritten=overwrite,
         settings=setting,
         job_durability=job_durability,
-        log_level=log_level,
-        log_file=log_file,
-        log_format=log_format,
+        log=LogOptions(level=log_level, file=log_file, format=log_format),
         is_quiet=quiet,
     )
     raise typer.Exit(export_command(options, stderr_console(), follows=follow))
@@ -801,10 +795,12 @@ def completion(
 def _options(
     spider: str | None, arguments: list[str], settings: list[str], log_level: str | None, *, waits: bool
 ) -> CrawlOptions:
-    from trawl.cli.crawl_entry import CrawlOptions
+    from trawl.cli.crawl_entry import CrawlOptions, LogOptions
 
     targets = [] if spider is None else [spider]
-    return CrawlOptions(targets=targets, arguments=arguments, settings=settings, log_level=log_level, waits=waits)
+    return CrawlOptions(
+        targets=targets, arguments=arguments, settings=settings, log=LogOptions(level=log_level), waits=waits
+    )
 
 
 def _crawl_with(context: typer.Context) -> CrawlWith:

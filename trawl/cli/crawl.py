@@ -35,7 +35,7 @@ from trawl.cli.crawl_entry import (
 )
 from trawl.cli.load import STANDARD_OUTPUT, check_arguments, feeds_layer, load_spider, spider_arguments
 from trawl.cli.local_server import has_server
-from trawl.cli.logs import Logs, log_layer, named_in_log, run_guarded
+from trawl.cli.logs import Logs, named_in_log, run_guarded
 from trawl.cli.summary import FailOn, StatsFile, scopes_table, summary_table
 from trawl.cli.view import (
     CrawlWith,
@@ -107,7 +107,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
     user code are printed above that line. With ``--log-level DEBUG``, the whole traceback is printed.
     """
     # Set up the log before the spider's settings are known, so that the spider's import is logged too.
-    early = log_layer(options.log_level, options.log_file, options.log_format)
+    early = options.log.layer()
 
     def act(logs: Logs) -> int:
         leader = None if options.leader is None else LeaderProcess(options.leader)
@@ -265,13 +265,7 @@ def _run_processes(
     words = ["--spider", options.targets[0]]
     for option, texts in (("-a", options.arguments), ("-s", options.settings)):
         words += [word for text in texts for word in (option, text)]
-    given_of_log = {
-        "--log-level": options.log_level,
-        "--log-file": options.log_file,
-        "--log-format": options.log_format,
-    }
-    for option, given in given_of_log.items():
-        words += [] if given is None else [option, given]
+    words += options.log.words()
     if entry.settings.of(ObserveSettings).log_file is not None:
         words += ["-s", "LOG_FILE_APPEND=true"]
     words += ["--quiet"] if options.is_quiet else []

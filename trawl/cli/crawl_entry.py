@@ -24,7 +24,17 @@ from trawl.throttling import ScopeReport
 if TYPE_CHECKING:
     from trawl._run import CrawlResult
 
-__all__ = ["NAME", "CrawlEntry", "CrawlOptions", "chosen", "refuse_clashes", "reports_of_all", "stats_of", "worst"]
+__all__ = [
+    "NAME",
+    "CrawlEntry",
+    "CrawlOptions",
+    "LogOptions",
+    "chosen",
+    "refuse_clashes",
+    "reports_of_all",
+    "stats_of",
+    "worst",
+]
 
 NAME = "%(name)s"
 """The placeholder for the spider's name in ``--job`` and in the path of a feed."""
@@ -35,6 +45,33 @@ _WORST_FIRST = (USAGE, FAILED, INTERRUPTED, UNSATISFACTORY)
 
 _ONE_EACH = ("JOB_DIR", "WARC_FILE", "COOKIES_FILE")
 """Settings that name a file or job to which only one crawl may write."""
+
+
+@attrs.frozen(kw_only=True)
+class LogOptions:
+    """The options of the log, as typed. With None, the setting applies.
+
+    Attributes:
+        level: ``--log-level LEVEL``.
+        format: ``--log-format FORMAT``.
+        file: ``--log-file FILE``.
+    """
+
+    level: str | None = None
+    format: str | None = None
+    file: str | None = None
+
+    def layer(self, default_level: str | None = None) -> Layer:
+        """Return the settings that the options stand for, with a level for commands that have their own default."""
+        level = self.level or default_level
+        values = {"LOG_LEVEL": level.upper() if level else None, "LOG_FILE": self.file, "LOG_FORMAT": self.format}
+        given = {name: text for name, text in values.items() if text}
+        return Layer(f"--{next(iter(given), 'LOG_LEVEL').lower().replace('_', '-')}", given)
+
+    def words(self) -> list[str]:
+        """Return the options as words of a command line."""
+        given = {"--log-level": self.level, "--log-file": self.file, "--log-format": self.format}
+        return [word for option, text in given.items() if text is not None for word in (option, text)]
 
 
 @attrs.frozen(kw_only=True)
@@ -50,9 +87,7 @@ class CrawlOptions:
         overwritten: ``-O FEED``.
         job: ``--job DIR``, or an address; None if the setting JOB_DIR applies.
         job_durability: ``--job-durability LEVEL``.
-        log_level: ``--log-level LEVEL``; None if the setting applies, or WARNING for commands that fetch a single page.
-        log_format: ``--log-format FORMAT``; None if the setting applies.
-        log_file: ``--log-file FILE``.
+        log: ``--log-level``, ``--log-format`` and ``--log-file``.
         is_quiet: ``--quiet``.
         fails_on: ``--fail-on KIND``.
         stats: ``--stats FILE``.
@@ -74,9 +109,7 @@ class CrawlOptions:
     overwritten: Sequence[str] = ()
     job: str | None = None
     job_durability: str | None = None
-    log_level: str | None = None
-    log_format: str | None = None
-    log_file: str | None = None
+    log: LogOptions = LogOptions()
     is_quiet: bool = False
     fails_on: Sequence[str] = ()
     stats: str | None = None

@@ -22,7 +22,7 @@ from trawl.cli import INTERRUPTED, OK
 from trawl.cli.crawl_entry import CrawlOptions
 from trawl.cli.load import feeds_layer
 from trawl.cli.local_server import has_server, reach_local_server
-from trawl.cli.logs import Logs, log_layer, run_guarded
+from trawl.cli.logs import Logs, run_guarded
 from trawl.cli.worker import rejoining
 from trawl.engine.callbacks import without_groups
 from trawl.errors import UsageError
@@ -51,7 +51,7 @@ def export_command(options: CrawlOptions, console: Console, *, follows: bool) ->
         console: Standard error.
         follows: ``-f``: whether to continue until the job has finished.
     """
-    early = log_layer(options.log_level, options.log_file, options.log_format)
+    early = options.log.layer()
 
     def act(logs: Logs) -> int:
         durability = options.job_durability

@@ -23,7 +23,7 @@ from trawl.browser import BrowserSettings, PageDetails, check_browser
 from trawl.cli import FAILED, OK
 from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
 from trawl.cli.load import check_arguments, load_spider, look_beside, spider_arguments
-from trawl.cli.logs import Logs, log_layer, run_guarded
+from trawl.cli.logs import Logs, run_guarded
 from trawl.cli.view import CrawlWith
 from trawl.errors import SoftBlocked, TrawlError, UsageError
 from trawl.http import Request, Response
@@ -73,7 +73,7 @@ def run_single(options: CrawlOptions, console: Console, act: Callable[[CrawlEntr
         console: Standard error.
         act: Called with the crawl. Runs it and returns the exit status.
     """
-    logged = log_layer(options.log_level or "WARNING", None)
+    logged = options.log.layer("WARNING")
     return run_guarded(console, logged, lambda logs: act(_loaded(options, logged, logs)))
 
 

@@ -40,7 +40,6 @@ __all__ = [
     "Logs",
     "SafeFormatter",
     "is_expected",
-    "log_layer",
     "named_in_log",
     "run_guarded",
 ]
@@ -379,10 +378,3 @@ def _is_interruption(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)
-
-
-def log_layer(level: str | None, file: str | None, shape: str | None = None) -> Layer:
-    """Return the settings that ``--log-level``, ``--log-file`` and ``--log-format`` stand for."""
-    values = {"LOG_LEVEL": level.upper() if level else None, "LOG_FILE": file, "LOG_FORMAT": shape}
-    given = {name: text for name, text in values.items() if text}
-    return Layer(f"--{next(iter(given), 'LOG_LEVEL').lower().replace('_', '-')}", given)

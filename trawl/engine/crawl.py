@@ -321,7 +321,7 @@ class Crawl:
         part = part_of(f"//{host}")
         if session.owns(part):
             return None
-        owner = session.owner_of(part) or "another process"
+        owner = session.others.owner_of(part) or "another process"
         return Reason(host, "store", math.inf, f"{owner} sends to it: `trawl job JOB --why` says what that waits for")
 
     def _why_scope_or_host(self, subject: str, now: float) -> Reason | None:

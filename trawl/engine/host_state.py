@@ -98,7 +98,7 @@ class HostState:
         if session is None:
             self._take_up(None, job.kept, now, is_unclean=job.was_killed, asks_given_up=asks_given_up)
             return
-        for part in sorted(session.owned):
+        for part in sorted(session.parts.owned):
             self._take_up(
                 part,
                 job.kept_of(part),
@@ -273,7 +273,7 @@ class HostState:
 
     def _unheard(self) -> list[int]:
         """Return partitions that this process has received but not yet restored."""
-        return [] if self._session is None else sorted(self._session.owned.keys() - self._parts.keys())
+        return [] if self._session is None else sorted(self._session.parts.owned.keys() - self._parts.keys())
 
     @property
     def _epoch(self) -> float:

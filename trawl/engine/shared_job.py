@@ -220,7 +220,7 @@ class SharedJobFollower(Alone):
             await self._some_go.wait()
             while self._losing:
                 await self._put_back()
-                used = {*self._session.leased_parts(), *self._used_parts()}
+                used = {*self._session.parts.leased(), *self._used_parts()}
                 free = self._losing.keys() - used
                 free -= self._gates.let_go(free, part_of)
                 if free:

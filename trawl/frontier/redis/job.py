@@ -148,6 +148,48 @@ class _Pipeline:
             trio.lowlevel.reschedule(task)
 
 
+class _RoundTrips:
+    """The submitted work, and the round trip that carries it out.
+
+    Attributes:
+        open: The work of the next round trip.
+        running: The work of the round trip in progress; None if there is none.
+        renew_at: Event loop time, in seconds, of the next renewal of the lease.
+        has_ended: Set when the job has ended.
+    """
+
+    def __init__(self) -> None:
+        self.open: _Pipeline = _Pipeline()
+        self.running: _Pipeline | None = None
+        self.renew_at: float = -math.inf
+        self.has_ended: trio.Event = trio.Event()
+        self._wanted = trio.Event()
+
+    def stir(self) -> None:
+        """Wake :meth:`idle`."""
+        self._wanted.set()
+
+    async def idle(self, until: float) -> None:
+        """Wait for work, until an event loop time at most. A checkpoint."""
+        self._wanted = trio.Event()
+        with trio.move_on_at(until):
+            await self._wanted.wait()
+
+    def let_go(self) -> None:
+        """Wake all waiting tasks, because the job has ended or failed."""
+        for pipeline in self._pipelines():
+            pipeline.end()
+
+    def went_away(self) -> None:
+        """Let cancelled tasks stop waiting, and renew the lease when the server responds again."""
+        self.renew_at = -math.inf
+        for pipeline in self._pipelines():
+            pipeline.went_away()
+
+    def _pipelines(self) -> list[_Pipeline]:
+        return [self.open] if self.running is None else [self.running, self.open]
+
+
 class RedisJob(Job):
     """A job in a server, created by :func:`~trawl.frontier.redis.startup.open_job`.
 
@@ -176,8 +218,8 @@ class RedisJob(Job):
         super().__init__(address.shown, kept_of(state[4]), outbox, is_new=session.number == 1)
         self.lease: SessionLease = SessionLease()
         self.session = session
-        self.was_killed: bool = session.unclean
-        self._kept_of = session.kept
+        self.was_killed: bool = session.parts.unclean
+        self._kept_of = session.parts.kept
         self._address = address
         self._keys = Keys(address.job)
         self._begun = head.get("begun", "")
@@ -186,10 +228,7 @@ class RedisJob(Job):
         self._seen = int(head.get("marks", "0"))
         self._lease_seconds = lease
         self._replicas = replicas
-        self._renew_at = -math.inf
-        self._open = _Pipeline()
-        self._running: _Pipeline | None = None
-        self._wanted = trio.Event()
+        self._trips = _RoundTrips()
         self._failure: JobError | None = None
         live = {text_of(session) for session in state[5][::2]}
         # Spilled items to remove. The requests of ended sessions are pending again, and will yield these items again.
@@ -197,7 +236,6 @@ class RedisJob(Job):
         self._changed_parts: set[int] = set()
         self._has_started = False
         self._is_closing = False
-        self._has_ended = trio.Event()
         self.serving: trio.CancelScope = trio.CancelScope()
         self.keeper: LeaseKeeper | None = None
         self.session.work_for(self)
@@ -219,7 +257,7 @@ class RedisJob(Job):
 
     def is_here(self, number: int) -> bool:
         """Return whether the lane with this number is in a part of this session."""
-        return part_in(number) in self.session.owned
+        return part_in(number) in self.session.parts.owned
 
     def orders_after(self, last: int) -> Callable[[], int]:
         """Return a function that returns arrival orders.
@@ -230,7 +268,7 @@ class RedisJob(Job):
 
     def follow(self, follower: JobFrontier) -> None:
         """Pass the changes since the job was opened to ``follower`` now, and all later changes when they arrive."""
-        self.session.follow(follower)
+        self.session.parts.follow(follower)
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step with the next round trip. A checkpoint.
@@ -242,7 +280,7 @@ class RedisJob(Job):
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
         given = _QueueEntry(step, applied)
-        self._open.steps.append(given)
+        self._trips.open.steps.append(given)
         await self._carried_out()
         return given.result
 
@@ -309,7 +347,7 @@ class RedisJob(Job):
         if not (self.session.is_first or self.session.is_alone):
             return 0
         rows = await self.requeue_failed(now, are_given_up=True)
-        self.session.requeued(rows)
+        self.session.parts.requeued(rows)
         return len(rows)
 
     async def aclose(self) -> None:
@@ -326,9 +364,9 @@ class RedisJob(Job):
                     await self.commit()
             finally:
                 self._is_closing = True
-                self._wanted.set()
-                await self._has_ended.wait()  # noqa: ASYNC102 - shielded and limited
-        if not self._has_ended.is_set():
+                self._trips.stir()
+                await self._trips.has_ended.wait()  # noqa: ASYNC102 - shielded and limited
+        if not self._trips.has_ended.is_set():
             raise JobError(f"job {self.name}: its server is away: the latest state is not stored", self.name)
 
     async def _read_outbox(self, position: int, limit: int) -> Sequence[OutboxItem]:
@@ -344,10 +382,10 @@ class RedisJob(Job):
         """Read requests. All earlier arrivals are processed before ``hear`` receives these requests."""
 
         def hear_both(answer: list[Any]) -> T:
-            self.session.hear_arrived(answer[0])
+            self.session.parts.hear_arrived(answer[0])
             return hear(answer[1])
 
-        heard = [self.session.number, self.session.heard]
+        heard = [self.session.number, self.session.parts.heard]
         return await self._read(("lanes", [self._keys.queue, self._keys.arrivals], [*heard, *args]), hear_both)
 
     async def _read_held(self, wanted: Sequence[tuple[bytes, bytes, int]]) -> list[Row]:
@@ -359,7 +397,7 @@ class RedisJob(Job):
     async def _bring_forward(self, now: float) -> None:
         """If the clock was set back, shorten the waits of the requests that are held when the job is opened."""
         changed: dict[int, None] = {}
-        todo = [(held.number, start_of_lane(held.number)) for held in self.session.held]
+        todo = [(held.number, start_of_lane(held.number)) for held in self.session.parts.held]
         while todo:
             some, todo = todo[:_LANES_AT_ONCE], todo[_LANES_AT_ONCE:]
             limit = AT_ONCE // len(some)
@@ -375,7 +413,7 @@ class RedisJob(Job):
                     await self.apply(Step(ended=row[:4], rows=[sooner]), as_is)
                     changed[row[1]] = None
         if changed:
-            self.session.brought_forward((await self.apply(Step(due_of=list(changed)), as_is)).due)
+            self.session.parts.brought_forward((await self.apply(Step(due_of=list(changed)), as_is)).due)
 
     def _place(self, member: bytes) -> Place:
         try:
@@ -390,15 +428,15 @@ class RedisJob(Job):
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
         given = _QueueEntry(call, hear)
-        self._open.readings.append(given)
+        self._trips.open.readings.append(given)
         await self._carried_out()
         return given.result
 
     async def _carried_out(self) -> None:
         """Wait until the work submitted so far is done."""
-        self._wanted.set()
+        self._trips.stir()
         try:
-            await self._open.ended()
+            await self._trips.open.ended()
         except trio.Cancelled:  # the server is unreachable, and this task was cancelled
             words = f"job {self.name}: its server is away ({self.lease.away_reason}); none of its data is lost"
             self.fail(JobError(words, self.name))
@@ -416,19 +454,14 @@ class RedisJob(Job):
         """End writing with an error."""
         if self._failure is None:
             self._failure = error
-        self._let_go()
+        self._trips.let_go()
         self.session.wake()
-        self._wanted.set()
+        self._trips.stir()
 
     def end(self) -> None:
         """Wake all waiting tasks, because the job has ended."""
-        self._has_ended.set()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        for pipeline in (self._running, self._open):
-            if pipeline is not None:
-                pipeline.end()
+        self._trips.has_ended.set()
+        self._trips.let_go()
 
     def callbacks_folder(self) -> Path:
         """Return the directory of the server if it was started for this job, or else a folder of this user. Blocks."""
@@ -445,7 +478,7 @@ class RedisJob(Job):
 
     def stir(self) -> None:
         """Wake the connection task, so that it checks for work."""
-        self._wanted.set()
+        self._trips.stir()
 
     def started(self) -> None:
         """Record with the next step that ``start()`` was read to its end."""
@@ -457,9 +490,9 @@ class RedisJob(Job):
         self._kept.update({name: blob for name, blob in kept_of(state[4]).items() if name not in self._changed})
 
     def _keep_of(self, part: int, name: str, blob: bytes | None) -> None:
-        if part not in self.session.owned:
+        if part not in self.session.parts.owned:
             raise ValueError(f"part {part} is not this session's")
-        values = self.session.kept.setdefault(part, {})
+        values = self.session.parts.kept.setdefault(part, {})
         if blob is None:
             values.pop(name, None)
         else:
@@ -503,24 +536,23 @@ class RedisJob(Job):
             found = "does not have it" if begun is None else "has another job of this name, which started later"
             words = f"it is gone: its server {found}: restore the server's file, or start again with a new job"
             self.fail(JobError(f"job {self.name}: {words}", self.name))
-        self._has_ended.set()
+        self._trips.has_ended.set()
         return None
 
     async def _anything(self) -> bool:
         """Wait until there is work, and return True. Return False if the job is closed or has failed."""
-        while self._running is None:
-            if self._open.steps or self._open.readings:
+        trips = self._trips
+        while trips.running is None:
+            if trips.open.steps or trips.open.readings:
                 await trio.lowlevel.checkpoint()  # first let other ready tasks submit work for this round trip
-                self._running, self._open = self._open, _Pipeline()
+                trips.running, trips.open = trips.open, _Pipeline()
             elif self._is_closing:
                 return False
             elif trio.current_time() >= self._next_look:
                 await trio.lowlevel.checkpoint()
                 break
             else:
-                self._wanted = trio.Event()
-                with trio.move_on_at(self._next_look):
-                    await self._wanted.wait()
+                await trips.idle(self._next_look)
                 if self._failure is not None:
                     return False
         return True
@@ -528,10 +560,10 @@ class RedisJob(Job):
     @property
     def _next_look(self) -> float:
         """Event loop time, in seconds, of the next round trip if no work is submitted earlier."""
-        return min(self._renew_at, self.session.poll_at)
+        return min(self._trips.renew_at, self.session.poll_at)
 
     async def _round(self, server: StoreServer) -> None:
-        pipeline = self._running
+        pipeline = self._trips.running
         if pipeline is not None and pipeline.calls is None:
             pipeline.calls = self._calls(pipeline)
         began = trio.current_time()
@@ -539,7 +571,7 @@ class RedisJob(Job):
             self.lease.asked_at = began
         if pipeline is not None and pipeline.steps:
             self.step_times.begin(began)
-        renews = began >= self._renew_at
+        renews = began >= self._trips.renew_at
         calls: list[Call] = []
         looks = began >= self._next_look
         if looks:
@@ -552,13 +584,13 @@ class RedisJob(Job):
         if pipeline is None:
             self._hear_session(told)
         else:
-            self._running = pipeline
+            self._trips.running = pipeline
             self._hear(pipeline, answers, told)
             self.step_times.end(trio.current_time())
         if renews:
             self._renewed(began)
         if pipeline is not None:
-            self._running = None
+            self._trips.running = None
             pipeline.end()
 
     def _renewed(self, began: float) -> None:
@@ -567,14 +599,14 @@ class RedisJob(Job):
         # Count the lease from the start of the call, because the server counts it from a later time, when it receives
         # the call.
         lease.renew(began + SAFE * self._lease_seconds)
-        self._renew_at = began + self._lease_seconds / 4.0
+        self._trips.renew_at = began + self._lease_seconds / 4.0
         if lease.away_since is not None:
             logger.info("job %s: its server is back after %.0f s", self.name, now - lease.away_since)
             lease.away_since = None
 
     def went_away(self, why: StoreConnectionError) -> None:
         """Record that the server is unreachable. Steps wait, and cancelled tasks stop waiting."""
-        self._renew_at = -math.inf
+        self._trips.went_away()
         self.session.was_away = True
         lease, now = self.lease, trio.current_time()
         lease.away_reason = str(why)
@@ -582,19 +614,16 @@ class RedisJob(Job):
             lease.away_since = now
             words = "job %s: its server is away (%s): nothing is stored, and nothing is sent after %.0f s"
             logger.warning(words, self.name, why, max(0.0, lease.until - now))
-        for pipeline in (self._running, self._open):
-            if pipeline is not None:
-                pipeline.went_away()
 
     def give_up(self, error: TrawlError) -> None:
         """End the job with an error, because its server no longer accepts this process."""
         self.fail(error if isinstance(error, JobError) else JobError(str(error), self.name))
-        self._has_ended.set()
+        self._trips.has_ended.set()
 
     @property
     def is_over(self) -> bool:
         """True if the job has ended in this process."""
-        return self._has_ended.is_set()
+        return self._trips.has_ended.is_set()
 
     def _calls(self, pipeline: _Pipeline) -> list[Call]:
         calls = [given.what for given in pipeline.readings]
@@ -605,7 +634,7 @@ class RedisJob(Job):
         own = self.session.number
         lanes = b"".join([start_of_lane(lane) for given in pipeline.steps for lane in given.what.due_of])
         exported = self.outbox.start if self.session.is_exporter else ""
-        args: list[bytes | str | int] = [own, self._step + 1, self.session.heard, exported, lanes]
+        args: list[bytes | str | int] = [own, self._step + 1, self.session.parts.heard, exported, lanes]
 
         def number_of(key: str) -> int:
             keys.append(key)
@@ -620,8 +649,8 @@ class RedisJob(Job):
         for name, blob in changed.items():
             args += ("D", name) if blob is None else ("K", name, blob)
         parts, self._changed_parts = self._changed_parts, set()
-        for part in sorted(parts & self.session.owned.keys()):
-            args += ("V", part, packed(self.session.kept.get(part, {})))
+        for part in sorted(parts & self.session.parts.owned.keys()):
+            args += ("V", part, packed(self.session.parts.kept.get(part, {})))
         if self._has_started:
             self._has_started = False
             args.append("B")
@@ -652,7 +681,7 @@ class RedisJob(Job):
             return
         if not is_again:
             self._hear_step(pipeline, written)
-        self.session.hear_arrived(written[4])
+        self.session.parts.hear_arrived(written[4])
         self.session.hear_sessions(int(written[5]))
 
     def _hear_step(self, pipeline: _Pipeline, written: list[Any]) -> None:

@@ -19,7 +19,7 @@ comes later. If a request is stored in the part in the meantime, the next owner 
 Only a job in a server has a session. This module processes changes made by other sessions. The job's own steps are in
 :mod:`trawl.frontier.redis.job`.
 
-Length: one object processes the results of one script in order.
+Length: the parts of a session, what it knows of others, and its calls follow from the results of one script.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from trawl.frontier.job_frontier import JobFrontier
     from trawl.frontier.redis.job import RedisJob
 
-__all__ = ["POLL", "JobSession", "packed"]
+__all__ = ["POLL", "JobSession", "OwnedParts", "packed"]
 
 POLL = 0.25
 """Seconds between two calls of the script while there are other sessions, or this session is idle."""
@@ -66,236 +66,109 @@ STARVED = 0.5
 _SESSION_BITS = 14
 
 
-class JobSession:
-    """This process's session in a job in a server: its parts, and the changes that the engine reads.
+class ChangeQueue:
+    """The changes that the engine has not read yet."""
 
-    ::
+    def __init__(self) -> None:
+        self._unread: deque[Change] = deque()
+        self._some = trio.Event()
 
-        change = await job.session.next_change()      in one task, one after another
-        if isinstance(change, PartsRequired):
-            ...                                     send nothing more to their hosts, and wait for requests in flight
-            await job.session.give_back({part: {"throttle": blob}})
+    def add(self, change: Change) -> None:
+        """Add a change."""
+        self._unread.append(change)
+        self._some.set()
+
+    def add_items(self, end: int) -> None:
+        """Add that the outbox has items up to ``end``, instead of an unread earlier position."""
+        if self._unread and isinstance(self._unread[-1], ItemsReceived):
+            self._unread.pop()
+        self.add(ItemsReceived(end))
+
+    def add_arrived(self, lanes: Sequence[LaneKey], pending: int) -> None:
+        """Add that requests arrived in lanes, together with an unread arrival."""
+        last = self._unread[-1] if self._unread else None
+        if isinstance(last, RequestsReceived):
+            self._unread.pop()
+            lanes, pending = list(dict.fromkeys([*last.lanes, *lanes])), last.pending + pending
+        self.add(RequestsReceived(lanes, pending))
+
+    def take_all(self) -> Sequence[Change]:
+        """Return and remove the unread changes."""
+        changes = list(self._unread)
+        self._unread.clear()
+        return changes
+
+    async def take(self, check: Callable[[], None]) -> Change:
+        """Wait for the next change, and call ``check`` before each wait. A checkpoint."""
+        while not self._unread:
+            self._some = trio.Event()
+            check()
+            await self._some.wait()
+        await trio.lowlevel.checkpoint()
+        return self._unread.popleft()
+
+    def wake(self) -> None:
+        """Let :meth:`take` call its check."""
+        self._some.set()
+
+
+class OwnedParts:
+    """The parts that a session owns, and those that it is about to release.
 
     Args:
-        keys: The job's keys.
-        number: Number of the session, unique in the job. The first session has number 1.
-        elapsed: Microseconds since the job started.
-        works: Whether the session takes parts. The leader of other processes does not.
-        exports: Whether the session should write items to feeds.
-        shown: The address of the job, for messages.
+        changes: Receives the changes that the engine must know.
 
     Attributes:
-        began_at: Event loop time, in seconds, at which the first of the current sessions started.
-        works: Whether the session takes parts.
-        is_first: Whether no other session worked on the job when this session joined the job.
-        pending: Number of pending requests of the whole job when this session joined the job.
-        is_led: Whether a command has started processes for the job, and leads them.
-        owned: The parts that this session owns, each with the number of the last arrival when the part was received.
-        exporter: The number of the session that exports the items, the name of its process, and the remaining time of
-            its lease in microseconds.
-        heard: Number of the last arrival that this session has received.
+        owned: The parts, each with the number of the last arrival when the part was received.
         kept: The kept values of each part, by name.
-        unclean: Whether this session has received parts that their last owner did not release.
-        was_away: Whether the server has been unreachable since the script's last response.
-        orders: The list of orders to the job's processes, one per line.
-        away_because: Why this process could not renew its lease; "" if the reason is unknown.
+        unclean: Whether the session has received parts that their last owner did not release.
+        heard: Number of the last arrival that the session has received.
+        takings: Number of the last call in which the session received parts.
     """
 
-    def __init__(self, keys: Keys, number: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
-        self.number: int = number
-        self.works: bool = works
-        self.began_at: float = trio.current_time()
-        self.is_first: bool = False
-        self.pending: int = 0
-        self.is_led: bool = False
+    def __init__(self, changes: ChangeQueue) -> None:
         self.owned: dict[int, int] = {}
-        self.exporter: tuple[str, str, int] = ("", "", 0)
-        self.heard: int = 0
         self.kept: dict[int, dict[str, bytes]] = {}
         self.unclean: bool = False
-        self.was_away: bool = False
-        self.away_because: str = ""
-        self._keys = keys
-        self._exports = exports
-        self._shown = shown
-        self._began = elapsed - int(trio.current_time() * 1e6)
-        self._last_order = 0
-        self._takings = 0
-        self._working = 1
-        self._sessions = 1
-        self._start = ""
-        self._end = 0
-        self._more = False
+        self.heard: int = 0
+        self.takings: int = 0
+        self._changes = changes
         self._losing: set[int] = set()
         self._giving = 0
-        self._idle_since = math.inf
-        self._is_over = False
-        self._said = b""
-        self._moved = 0
-        self._owners: Sequence[bytes] = ()
-        self._names: Mapping[str, str] = {}
-        self._counts: Callable[[], Counts] | None = None
-        self._hear_others: Callable[[Counts], None] = lambda others: None
-        self._counted = Counts()
-        self.orders: str = ""
-        self._ordered = trio.Event()
-        self._polled_at = -math.inf
-        self._job: RedisJob | None = None
         self._follower: JobFrontier | None = None
         # Lanes to pass to the follower when there is one.
         self._gained: tuple[list[tuple[int, Row]], list[HeldLane]] = [], []
         self._arrived: list[Row] = []
-        self._changes: deque[Change] = deque()
-        self._some = trio.Event()
 
-    # Methods that the engine calls.
-
-    @property
-    def is_alone(self) -> bool:
-        """True if this session does not know of another session that sends requests or leads processes."""
-        return self._working <= self.works and not self.is_led
-
-    @property
-    def is_started(self) -> bool:
-        """Whether some session has read ``start()`` to its end."""
-        return self._start == "done"
-
-    def owns(self, part: int) -> bool:
-        """Return whether this session owns a part."""
-        return part in self.owned
-
-    def owner_of(self, part: int) -> str:
-        """Return the name of the process that owns a part; "" if no owner is known."""
-        return self._names.get(self._owners[part].decode(), "") if self._owners else ""
-
-    def changes_so_far(self) -> Sequence[Change]:
-        """Return and remove the unread changes. The frontier already includes them."""
-        changes = list(self._changes)
-        self._changes.clear()
-        return changes
-
-    async def next_change(self) -> Change:
-        """Wait for the next change and return it. The frontier already includes it. Only one task may call this.
-
-        A checkpoint.
-
-        Raises:
-            JobError: If this session has ended, or the job's store can't be read or written.
-        """
-        while not self._changes:
-            self._some = trio.Event()
-            if self._job is not None:
-                self._job.check()
-            await self._some.wait()
-        await trio.lowlevel.checkpoint()
-        return self._changes.popleft()
-
-    def leased_parts(self) -> Collection[int]:
+    def leased(self) -> Collection[int]:
         """Return the parts with leased requests. These parts can't be released."""
         return () if self._follower is None else self._follower.leased_parts()
 
-    async def give_back(self, kept: Mapping[int, Mapping[str, bytes]]) -> int:
-        """Release parts in one step, and store values for their next owners. A checkpoint.
-
-        The frontier forgets the lanes of these parts.
-
-        Returns:
-            The number of pending requests of these parts, including held requests.
+    def release(self, parts: Collection[int]) -> int:
+        """Stop owning parts, and return the number of their pending requests. :meth:`released` must follow.
 
         Raises:
-            JobError: If this session has ended, or the job's store can't be written.
             ValueError: If a part has a leased request or does not belong to this session. No part is released.
         """
-        assert self._job is not None
         assert self._follower is not None
-        await trio.lowlevel.checkpoint_if_cancelled()
-        parts = kept.keys()
-        if leased := parts & self._follower.leased_parts():
+        if leased := set(parts).intersection(self.leased()):
             raise ValueError(f"a request of part {min(leased)} is leased")
-        if others := parts - self.owned.keys():
+        if others := set(parts) - self.owned.keys():
             raise ValueError(f"part {min(others)} is not this session's")
         pending = self._follower.parts_released(parts)
         for part in parts:
             del self.owned[part]
             self.kept.pop(part, None)
-        self._losing -= parts
+        self._losing -= set(parts)
         self._giving += len(parts)
-
-        def applied(_: StepResult) -> None:
-            self._giving -= len(parts)
-
-        await self._job.apply(Step(given_back=[(part, packed(values)) for part, values in kept.items()]), applied)
         return pending
 
-    def say(self, words: bytes) -> None:
-        """With the next renewal, store a description of this session for processes that inspect the job."""
-        self._said = words
-
-    def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
-        """Exchange counts with other sessions, every quarter of a second while there are other sessions.
-
-        Args:
-            counts: Returns the current counts of this session.
-            others: Receives the counts of all other sessions, including ended sessions.
-        """
-        self._counts, self._hear_others = counts, others
-
-    async def other_orders(self, known: str) -> str:
-        """Wait until the list of orders to the job's processes differs from ``known``, and return it. A checkpoint."""
-        await trio.lowlevel.checkpoint()
-        while self.orders == known:
-            await self._ordered.wait()
-        return self.orders
-
-    def ask_if_over(self, *, is_idle: bool) -> None:
-        """Set whether this session is idle. Only an idle session asks the server whether the whole job is finished."""
-        self._is_over = self._is_over and is_idle
-        self._idle_since = min(self._idle_since, trio.current_time()) if is_idle else math.inf
-        if is_idle:
-            self._polled_at = -math.inf
-            if self._job is not None:
-                self._job.stir()
-
-    def started(self) -> None:
-        """With the next step, record that ``start()`` was read to its end, so that no session reads it again."""
-        self._start = "done"
-        if self._job is not None:
-            self._job.started()
-
-    # Methods that the job calls.
-
-    @property
-    def is_exporter(self) -> bool:
-        """True if this session exports the items."""
-        return self.exporter[0] == str(self.number)
-
-    @property
-    def has_more(self) -> bool:
-        """True if the script has more changes or parts for this session and should be called again immediately."""
-        return self._more
-
-    @property
-    def poll_at(self) -> float:
-        """Event loop time, in seconds, of the next call to the script."""
-        if self._more:
-            return -math.inf
-        return self._polled_at + POLL if self._is_idle or not self.is_alone else math.inf
-
-    def order(self) -> int:
-        """Return the next arrival order. It is unique in the job, and it increases with time in all sessions."""
-        now = self._began + int(trio.current_time() * 1e6)
-        self._last_order = max(self._last_order + 1, now)
-        return self._last_order << _SESSION_BITS | self.number % (1 << _SESSION_BITS)
-
-    def work_for(self, job: RedisJob) -> None:
-        """Set the open job that this session notifies of changes."""
-        self._job = job
+    def released(self, count: int) -> None:
+        """Record that the release of ``count`` parts is stored."""
+        self._giving -= count
 
     def follow(self, follower: JobFrontier) -> None:
-        """Pass earlier changes to ``follower`` now, and later changes when they arrive.
-
-        The engine is not notified of the earlier changes.
-        """
+        """Pass earlier changes to ``follower`` now, and later changes when they arrive."""
         self._follower = follower
         follower.gained(*self._gained)
         follower.arrived(self._arrived)
@@ -313,87 +186,6 @@ class JobSession:
     def brought_forward(self, due: Mapping[int, int | None]) -> None:
         """Update the times of the first requests of lanes before there is a follower."""
         self._gained[1][:] = [attrs.evolve(lane, due=due.get(lane.number) or lane.due) for lane in self._gained[1]]
-
-    def wake(self) -> None:
-        """Wake :meth:`next_change`, so that it checks whether the job has failed."""
-        self._some.set()
-
-    def call(self, lease: float | None, *, takes: bool, leaves: str = "") -> Call:
-        """Return the call of the script that reports on the job.
-
-        Args:
-            lease: Seconds for which to renew the lease; None to leave the lease unchanged.
-            takes: Whether to take parts, if this session works.
-            leaves: "" if the session stays. If it leaves the job, ``"clean"`` if its last sends are stored, otherwise
-                ``"unclean"``.
-        """
-        length, said = ("", b"") if lease is None else (int(lease * 1e6), self._said)
-        takes = takes and self.works
-        flags = [int(flag) for flag in (takes, self._exports, self._is_idle and not self._is_over)]
-        starves = takes and trio.current_time() - self._idle_since >= STARVED
-        args = [self.number, self._takings, length, *flags, self.heard, said, leaves]
-        args += [int(self.was_away), int(starves), self._count(), self._moved]
-        return "share", self._keys.of_share, args
-
-    def renewal(self, lease: float) -> Call:
-        """Return a call that only renews the lease. Its response need not be processed.
-
-        A thread makes this call to renew the lease while the event loop is blocked.
-        """
-        args: list[bytes | str | int] = [self.number, self._takings, int(lease * 1e6), 0, int(self._exports), 0]
-        args += [self.heard, b"", "", 0, 0, "", self._moved]
-        return "share", self._keys.of_share, args
-
-    def _count(self) -> str:
-        if self._counts is None:
-            return ""
-        self._counted = self._counts()
-        return " ".join(map(str, self._counted))
-
-    def hear(self, answer: Sequence[Any]) -> int:
-        """Process the script's response, and return the position of the last item.
-
-        Raises:
-            SessionEnded: If another session ended this session, or the server has lost its last steps.
-        """
-        if answer[0] != b"ok":
-            raise self.ended(answer[0])
-        _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
-        *taken, orders, starving, counts, moved, owners, names = taken
-        if owners:
-            self._moved, self._owners, self._names = int(moved), owners, texts_of(names)
-        self._polled_at = trio.current_time()
-        self.was_away = False
-        self._more = bool(more)
-        is_joined = working > self._working
-        self._working = int(working)
-        self.exporter = exporter.decode(), name.decode("utf-8", "replace"), int(left)
-        self.hear_arrived(arrived)
-        self._hear_start(start.decode())
-        self._hear_orders(orders.decode("utf-8", "replace"))
-        if int(takings) > self._takings:
-            self._takings = int(takings)
-            self._hear_taken(int(last), *taken)
-        self._choose(int(too_many), is_joined=is_joined)
-        self._feed(int(starving))
-        if self._counts is not None:
-            told = zip(map(int, counts.split()), self._counted, strict=True)
-            self._hear_others(Counts(*[together - own for together, own in told]))
-        # Until the processes of a leader have left, their receivers of ``spider_idle`` may add requests.
-        if over and self._is_idle and not self._is_over and (self.works or not self._working):
-            self._is_over = True
-            self._tell(JobFinished())
-        return int(end)
-
-    def ended(self, status: bytes) -> SessionEnded:
-        """Return the error for a session that the server or another session has ended."""
-        shown = self._shown
-        if status == b"behind":
-            words = "its server was restarted from an older state and has lost steps of this process"
-            return SessionEnded(f"job {shown}: {words}: start it again to continue from the server's state", shown)
-        because = f" ({self.away_because})" if self.away_because else ""
-        words = f"this process was away for too long{because}, and others have taken over: start it again to join them"
-        return SessionEnded(f"job {shown}: {words}", shown)
 
     def hear_arrived(self, members: Sequence[bytes]) -> None:
         """Process arrived requests, except requests that this session has already received."""
@@ -414,33 +206,10 @@ class JobSession:
         if self._follower is None:
             self._arrived += rows
             return
-        self._tell_arrived(self._follower.arrived(rows), len(rows))
+        self._changes.add_arrived(self._follower.arrived(rows), len(rows))
 
-    def hear_sessions(self, sessions: int) -> None:
-        """Update the number of sessions. If it has changed, the script is called again immediately."""
-        self._more |= sessions != self._sessions
-        self._sessions = sessions
-
-    def hear_end(self, end: int) -> None:
-        """Notify the engine that the outbox has items of other sessions, if this session exports items."""
-        if self.is_exporter:
-            if self._changes and isinstance(self._changes[-1], ItemsReceived):
-                self._changes.pop()
-            self._tell(ItemsReceived(end))
-
-    def _hear_orders(self, orders: str) -> None:
-        if orders != self.orders:
-            self.orders = orders
-            self._ordered.set()
-            self._ordered = trio.Event()
-
-    def _hear_start(self, start: str) -> None:
-        if self._start not in (start, "done"):
-            self._start = start
-            if start == str(self.number):
-                self._tell(StartReceived())
-
-    def _hear_taken(self, last: int, tokens: Sequence[bytes], kept: Sequence[bytes], lanes: Sequence[Any]) -> None:
+    def hear_taken(self, last: int, tokens: Sequence[bytes], kept: Sequence[bytes], lanes: Sequence[Any]) -> None:
+        """Own the parts that the script assigns, with the survey of their lanes."""
         parts, unclean = [], []
         for token, blob in zip(tokens, kept, strict=True):
             part = int(token.rstrip(b"!"))
@@ -467,9 +236,9 @@ class JobSession:
         found = self._follower.gained(rows, held)
         pending = sum(count for count, _ in rows) + sum(lane.count for lane in held)
         told = {part: dict(self.kept[part]) for part in parts if part in self.kept}
-        self._tell(PartsReceived(parts, found, pending, told, frozenset(unclean)))
+        self._changes.add(PartsReceived(parts, found, pending, told, frozenset(unclean)))
 
-    def _choose(self, too_many: int, *, is_joined: bool) -> None:
+    def choose(self, too_many: int, *, is_joined: bool) -> None:
         """Choose the parts to release.
 
         If a session has joined the job, the chosen parts are a fair sample, so that the new session gets the same
@@ -484,42 +253,400 @@ class JobSession:
         wanted = min(wanted, len(rest))
         self._lose(_spread(rest, wanted) if is_joined else rest[-wanted:])
 
-    def _feed(self, starving: int) -> None:
+    def feed(self, starving: int, working: int) -> None:
         """Choose parts with pending requests to release for sessions that have been idle for some time.
 
         A hash distributes the hosts at random. With few hosts, or near the end of a job, one session may have many more
         pending requests than other sessions.
+
+        Args:
+            starving: Number of these idle sessions.
+            working: Number of all sessions that take parts.
         """
-        if not starving or self._is_idle or self._losing or self._giving:
+        if not starving or self._losing or self._giving:
             return
         pending = self._pending()
         rest = sorted(self.owned.keys() & pending.keys(), key=lambda part: (-pending[part], part))
-        if wanted := len(rest) * starving // self._working:
+        if wanted := len(rest) * starving // working:
             # All sessions with pending requests release the same fraction.
             self._lose(_spread(rest, wanted))
-
-    @property
-    def _is_idle(self) -> bool:
-        return self._idle_since < math.inf
 
     def _pending(self) -> Mapping[int, int]:
         return {} if self._follower is None else self._follower.pending_by_part()
 
     def _lose(self, parts: Sequence[int]) -> None:
         self._losing.update(parts)
-        self._tell(PartsRequired(parts))
+        self._changes.add(PartsRequired(parts))
 
-    def _tell_arrived(self, lanes: Sequence[LaneKey], pending: int) -> None:
-        last = self._changes[-1] if self._changes else None
-        if isinstance(last, RequestsReceived):
-            # The engine has not read the last change, so merge the new change with the last change.
-            self._changes.pop()
-            lanes, pending = list(dict.fromkeys([*last.lanes, *lanes])), last.pending + pending
-        self._tell(RequestsReceived(lanes, pending))
 
-    def _tell(self, change: Change) -> None:
-        self._changes.append(change)
-        self._some.set()
+class OtherSessions:
+    """The other sessions of a job, as far as a session knows them.
+
+    Attributes:
+        working: Number of sessions that take parts, this session included.
+        is_led: Whether a command has started processes for the job, and leads them.
+        exporter: The number of the session that exports the items, the name of its process, and the remaining time of
+            its lease in microseconds.
+        moved: Number of the last known change of owners.
+    """
+
+    def __init__(self) -> None:
+        self.working: int = 1
+        self.is_led: bool = False
+        self.exporter: tuple[str, str, int] = ("", "", 0)
+        self.moved: int = 0
+        self._owners: Sequence[bytes] = ()
+        self._names: Mapping[str, str] = {}
+        self._sessions = 1
+        self._counts: Callable[[], Counts] | None = None
+        self._hear: Callable[[Counts], None] = lambda others: None
+        self._counted = Counts()
+
+    def owner_of(self, part: int) -> str:
+        """Return the name of the process that owns a part; "" if no owner is known."""
+        return self._names.get(self._owners[part].decode(), "") if self._owners else ""
+
+    def hear_owners(self, moved: bytes, owners: Sequence[bytes], names: Sequence[bytes]) -> None:
+        """Update the owners of all parts, unless they are still the known ones."""
+        if owners:
+            self.moved, self._owners, self._names = int(moved), owners, texts_of(names)
+
+    def hear_sessions(self, sessions: int) -> bool:
+        """Update the number of sessions. Returns True if it has changed."""
+        has_changed, self._sessions = sessions != self._sessions, sessions
+        return has_changed
+
+    def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
+        """Exchange counts, as :meth:`JobSession.count` says."""
+        self._counts, self._hear = counts, others
+
+    def counted(self) -> str:
+        """Return the current counts of this session for the script; "" if it has none."""
+        if self._counts is None:
+            return ""
+        self._counted = self._counts()
+        return " ".join(map(str, self._counted))
+
+    def hear_counts(self, counts: bytes) -> None:
+        """Report the counts of all other sessions, from the counts of all."""
+        if self._counts is not None:
+            told = zip(map(int, counts.split()), self._counted, strict=True)
+            self._hear(Counts(*[together - own for together, own in told]))
+
+
+class Polling:
+    """The time of a session's next call to the script, and its idleness.
+
+    Attributes:
+        has_more: True if the script has more changes or parts for this session and should be called again immediately.
+        idle_since: Event loop time since which this session is idle; ``inf`` if it is not.
+        is_over: True if the whole job is finished.
+    """
+
+    def __init__(self) -> None:
+        self.has_more: bool = False
+        self.idle_since: float = math.inf
+        self.is_over: bool = False
+        self._called_at = -math.inf
+
+    @property
+    def is_idle(self) -> bool:
+        """True if this session is idle."""
+        return self.idle_since < math.inf
+
+    def set_idle(self, *, is_idle: bool) -> None:
+        """Set whether this session is idle, and call the script at once if it is."""
+        self.is_over = self.is_over and is_idle
+        self.idle_since = min(self.idle_since, trio.current_time()) if is_idle else math.inf
+        if is_idle:
+            self._called_at = -math.inf
+
+    def heard(self, *, has_more: bool) -> None:
+        """Record the response of a call."""
+        self._called_at, self.has_more = trio.current_time(), has_more
+
+    def next_at(self, *, is_alone: bool) -> float:
+        """Return the event loop time of the next call."""
+        if self.has_more:
+            return -math.inf
+        return self._called_at + POLL if self.is_idle or not is_alone else math.inf
+
+
+class ArrivalOrders:
+    """Arrival orders, which are unique in a job, and increase with time in all sessions.
+
+    Args:
+        number: Number of the session.
+        elapsed: Microseconds since the job started.
+    """
+
+    def __init__(self, number: int, elapsed: int) -> None:
+        self._number = number % (1 << _SESSION_BITS)
+        self._began = elapsed - int(trio.current_time() * 1e6)
+        self._last = 0
+
+    def next(self) -> int:
+        """Return the next arrival order."""
+        now = self._began + int(trio.current_time() * 1e6)
+        self._last = max(self._last + 1, now)
+        return self._last << _SESSION_BITS | self._number
+
+
+class JobSession:
+    """This process's session in a job in a server: its parts, and the changes that the engine reads.
+
+    ::
+
+        change = await job.session.next_change()      in one task, one after another
+        if isinstance(change, PartsRequired):
+            ...                                     send nothing more to their hosts, and wait for requests in flight
+            await job.session.give_back({part: {"throttle": blob}})
+
+    Args:
+        keys: The job's keys.
+        number: Number of the session, unique in the job. The first session has number 1.
+        elapsed: Microseconds since the job started.
+        works: Whether the session takes parts. The leader of other processes does not.
+        exports: Whether the session should write items to feeds.
+        shown: The address of the job, for messages.
+
+    Attributes:
+        began_at: Event loop time, in seconds, at which the first of the current sessions started.
+        works: Whether the session takes parts.
+        is_first: Whether no other session worked on the job when this session joined the job.
+        pending: Number of pending requests of the whole job when this session joined the job.
+        parts: The parts that this session owns.
+        others: The other sessions of the job.
+        order: Returns the next arrival order.
+        was_away: Whether the server has been unreachable since the script's last response.
+        orders: The list of orders to the job's processes, one per line.
+        away_because: Why this process could not renew its lease; "" if the reason is unknown.
+    """
+
+    def __init__(self, keys: Keys, number: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
+        self.number: int = number
+        self.works: bool = works
+        self.began_at: float = trio.current_time()
+        self.is_first: bool = False
+        self.pending: int = 0
+        self.was_away: bool = False
+        self.away_because: str = ""
+        self._keys = keys
+        self._exports = exports
+        self._shown = shown
+        self._start = ""
+        self._said = b""
+        self._changes = ChangeQueue()
+        self.parts: OwnedParts = OwnedParts(self._changes)
+        self.others: OtherSessions = OtherSessions()
+        self._polling = Polling()
+        self.order: Callable[[], int] = ArrivalOrders(number, elapsed).next
+        self.orders: str = ""
+        self._ordered = trio.Event()
+        self._job: RedisJob | None = None
+
+    # Methods that the engine calls.
+
+    @property
+    def is_alone(self) -> bool:
+        """True if this session does not know of another session that sends requests or leads processes."""
+        return self.others.working <= self.works and not self.others.is_led
+
+    @property
+    def is_started(self) -> bool:
+        """Whether some session has read ``start()`` to its end."""
+        return self._start == "done"
+
+    def owns(self, part: int) -> bool:
+        """Return whether this session owns a part."""
+        return part in self.parts.owned
+
+    def changes_so_far(self) -> Sequence[Change]:
+        """Return and remove the unread changes. The frontier already includes them."""
+        return self._changes.take_all()
+
+    async def next_change(self) -> Change:
+        """Wait for the next change and return it. The frontier already includes it. Only one task may call this.
+
+        A checkpoint.
+
+        Raises:
+            JobError: If this session has ended, or the job's store can't be read or written.
+        """
+        return await self._changes.take(self._check)
+
+    def _check(self) -> None:
+        if self._job is not None:
+            self._job.check()
+
+    async def give_back(self, kept: Mapping[int, Mapping[str, bytes]]) -> int:
+        """Release parts in one step, and store values for their next owners. A checkpoint.
+
+        The frontier forgets the lanes of these parts.
+
+        Returns:
+            The number of pending requests of these parts, including held requests.
+
+        Raises:
+            JobError: If this session has ended, or the job's store can't be written.
+            ValueError: If a part has a leased request or does not belong to this session. No part is released.
+        """
+        assert self._job is not None
+        await trio.lowlevel.checkpoint_if_cancelled()
+        pending = self.parts.release(kept.keys())
+
+        def applied(_: StepResult) -> None:
+            self.parts.released(len(kept))
+
+        await self._job.apply(Step(given_back=[(part, packed(values)) for part, values in kept.items()]), applied)
+        return pending
+
+    def say(self, words: bytes) -> None:
+        """With the next renewal, store a description of this session for processes that inspect the job."""
+        self._said = words
+
+    def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
+        """Exchange counts with other sessions, every quarter of a second while there are other sessions.
+
+        Args:
+            counts: Returns the current counts of this session.
+            others: Receives the counts of all other sessions, including ended sessions.
+        """
+        self.others.count(counts, others)
+
+    async def other_orders(self, known: str) -> str:
+        """Wait until the list of orders to the job's processes differs from ``known``, and return it. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        while self.orders == known:
+            await self._ordered.wait()
+        return self.orders
+
+    def ask_if_over(self, *, is_idle: bool) -> None:
+        """Set whether this session is idle. Only an idle session asks the server whether the whole job is finished."""
+        self._polling.set_idle(is_idle=is_idle)
+        if is_idle and self._job is not None:
+            self._job.stir()
+
+    def started(self) -> None:
+        """With the next step, record that ``start()`` was read to its end, so that no session reads it again."""
+        self._start = "done"
+        if self._job is not None:
+            self._job.started()
+
+    # Methods that the job calls.
+
+    @property
+    def is_exporter(self) -> bool:
+        """True if this session exports the items."""
+        return self.others.exporter[0] == str(self.number)
+
+    @property
+    def has_more(self) -> bool:
+        """True if the script has more changes or parts for this session and should be called again immediately."""
+        return self._polling.has_more
+
+    @property
+    def poll_at(self) -> float:
+        """Event loop time, in seconds, of the next call to the script."""
+        return self._polling.next_at(is_alone=self.is_alone)
+
+    def work_for(self, job: RedisJob) -> None:
+        """Set the open job that this session notifies of changes."""
+        self._job = job
+
+    def wake(self) -> None:
+        """Wake :meth:`next_change`, so that it checks whether the job has failed."""
+        self._changes.wake()
+
+    def call(self, lease: float | None, *, takes: bool, leaves: str = "") -> Call:
+        """Return the call of the script that reports on the job.
+
+        Args:
+            lease: Seconds for which to renew the lease; None to leave the lease unchanged.
+            takes: Whether to take parts, if this session works.
+            leaves: "" if the session stays. If it leaves the job, ``"clean"`` if its last sends are stored, otherwise
+                ``"unclean"``.
+        """
+        length, said = ("", b"") if lease is None else (int(lease * 1e6), self._said)
+        takes, polling = takes and self.works, self._polling
+        flags = [int(flag) for flag in (takes, self._exports, polling.is_idle and not polling.is_over)]
+        starves = takes and trio.current_time() - polling.idle_since >= STARVED
+        args = [self.number, self.parts.takings, length, *flags, self.parts.heard, said, leaves]
+        args += [int(self.was_away), int(starves), self.others.counted(), self.others.moved]
+        return "share", self._keys.of_share, args
+
+    def renewal(self, lease: float) -> Call:
+        """Return a call that only renews the lease. Its response need not be processed.
+
+        A thread makes this call to renew the lease while the event loop is blocked.
+        """
+        args: list[bytes | str | int] = [self.number, self.parts.takings, int(lease * 1e6), 0, int(self._exports), 0]
+        args += [self.parts.heard, b"", "", 0, 0, "", self.others.moved]
+        return "share", self._keys.of_share, args
+
+    def hear(self, answer: Sequence[Any]) -> int:
+        """Process the script's response, and return the position of the last item.
+
+        Raises:
+            SessionEnded: If another session ended this session, or the server has lost its last steps.
+        """
+        if answer[0] != b"ok":
+            raise self.ended(answer[0])
+        _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
+        *taken, orders, starving, counts, moved, owners, names = taken
+        parts, others, polling = self.parts, self.others, self._polling
+        others.hear_owners(moved, owners, names)
+        polling.heard(has_more=bool(more))
+        self.was_away = False
+        is_joined = working > others.working
+        others.working = int(working)
+        others.exporter = exporter.decode(), name.decode("utf-8", "replace"), int(left)
+        parts.hear_arrived(arrived)
+        self._hear_start(start.decode())
+        self._hear_orders(orders.decode("utf-8", "replace"))
+        if int(takings) > parts.takings:
+            parts.takings = int(takings)
+            parts.hear_taken(int(last), *taken)
+        parts.choose(int(too_many), is_joined=is_joined)
+        if not polling.is_idle:
+            parts.feed(int(starving), others.working)
+        others.hear_counts(counts)
+        # Until the processes of a leader have left, their receivers of ``spider_idle`` may add requests.
+        if over and polling.is_idle and not polling.is_over and (self.works or not others.working):
+            polling.is_over = True
+            self._changes.add(JobFinished())
+        return int(end)
+
+    def ended(self, status: bytes) -> SessionEnded:
+        """Return the error for a session that the server or another session has ended."""
+        shown = self._shown
+        if status == b"behind":
+            words = "its server was restarted from an older state and has lost steps of this process"
+            return SessionEnded(f"job {shown}: {words}: start it again to continue from the server's state", shown)
+        because = f" ({self.away_because})" if self.away_because else ""
+        words = f"this process was away for too long{because}, and others have taken over: start it again to join them"
+        return SessionEnded(f"job {shown}: {words}", shown)
+
+    def hear_sessions(self, sessions: int) -> None:
+        """Update the number of sessions. If it has changed, the script is called again immediately."""
+        self._polling.has_more |= self.others.hear_sessions(sessions)
+
+    def hear_end(self, end: int) -> None:
+        """Notify the engine that the outbox has items of other sessions, if this session exports items."""
+        if self.is_exporter:
+            self._changes.add_items(end)
+
+    def _hear_orders(self, orders: str) -> None:
+        if orders != self.orders:
+            self.orders = orders
+            self._ordered.set()
+            self._ordered = trio.Event()
+
+    def _hear_start(self, start: str) -> None:
+        if self._start not in (start, "done"):
+            self._start = start
+            if start == str(self.number):
+                self._changes.add(StartReceived())
 
 
 def _spread(parts: Sequence[int], count: int) -> list[int]:

@@ -202,7 +202,7 @@ async def _join(server: StoreServer, address: Address, keys: Keys, options: _Ses
     ((number, elapsed, others, worked, is_led),) = await server.run([("join", keys.of_join, arguments)])
     takes = options.works and not address.leads
     session = JobSession(keys, number, int(elapsed), works=takes, exports=options.exports, shown=address.shown)
-    session.is_led = bool(is_led) and not address.leads
+    session.others.is_led = bool(is_led) and not address.leads
     session.began_at -= int(worked) / 1e6
     session.is_first = options.works and not others
     if options.works and (words := _differences(options.terms, others, options.lease)):
@@ -240,7 +240,7 @@ async def _export(server: StoreServer, session: JobSession, address: Address, le
         session.hear(answer)
         if session.is_exporter:
             return
-        _, name, left = session.exporter
+        _, name, left = session.others.exporter
         if until == -math.inf:
             until = trio.current_time() + left / 1e6
             # Log at least a full lease, because a restarted server waits for a full lease before it ends a session.

@@ -126,16 +126,14 @@ class ResponseParser:
     """
 
     __slots__ = (
-        "_add",
         "_head",
         "_idle_bytes",
         "_is_chunked",
         "_is_head",
         "_is_interim",
-        "_looked_at",
         "_parser",
         "_pieces",
-        "_refusal",
+        "_repair",
         "fields",
         "has_extra_data",
         "has_head",
@@ -175,15 +173,13 @@ class ResponseParser:
 
     def _reset(self, is_head: bool) -> None:
         self._is_head = is_head
-        self._refusal: Exception | None = None
+        self._repair: tuple[Exception, int] | None = None  # llhttp's refusal, and the bytes searched for the end
         self._is_interim = self._is_chunked = False
         self._idle_bytes = 0
         self._head: bytes | None = b""
-        self._looked_at = 0
         self._pieces: list[bytes] = []
         self.fields: list[tuple[bytes, bytes]] = []
         self.trailers: list[tuple[bytes, bytes]] = []
-        self._add = self.fields.append
         self.headers: Headers = _NONE
         self.length: int | None = None
         self.status: int = 0
@@ -255,8 +251,8 @@ class ResponseParser:
     def _feed_head(self, data: bytes) -> None:
         """Parse bytes that may contain the end of the headers, and store them in case the headers must be repaired."""
         head = self._head = self._head + data if self._head else data
-        if self._refusal is not None:
-            self._mend(head)
+        if self._repair is not None:
+            self._mend(head, *self._repair)
         elif self._is_head:
             for line in data.splitlines(keepends=True):
                 # Parse the headers line by line. Otherwise, llhttp would treat the bytes after the headers as the body,
@@ -294,15 +290,14 @@ class ResponseParser:
         """
         if not head.lstrip(b"\r\n").startswith(_HTTP[: len(head)]):
             raise ResponseBroken(f"the response is not HTTP: it starts with {head[:50]!r}") from failure
-        self._refusal = failure
-        self._mend(head)
+        self._mend(head, failure, 0)
 
-    def _mend(self, head: bytes) -> None:
+    def _mend(self, head: bytes, refusal: Exception, looked_at: int) -> None:
         """If the headers are complete, repair the headers and parse the bytes again."""
-        end, self._looked_at = end_of_head(head, self._looked_at)
+        end, looked_at = end_of_head(head, looked_at)
+        self._repair = refusal, looked_at
         if end is None:
             return
-        refusal = self._refusal
         if b"\0" in head[:end]:
             raise ResponseBroken("the response is broken: a header contains a NUL") from refusal
         if _BLANK_FIRST.match(head.lstrip(b"\r\n")):  # this may be an attempt to hide a header (RFC 9112, 2.2)
@@ -332,7 +327,7 @@ class ResponseParser:
         text = value.rstrip(b" \t")  # llhttp strips white space only at the start
         if b"\t" in value[len(text) :] and name.lower() == b"transfer-encoding":  # llhttp would not recognize chunked
             raise ResponseBroken(f"its transfer coding {value[:50].decode('latin-1')!r} is unknown")
-        self._add((name, text))
+        (self.trailers if self.has_head else self.fields).append((name, text))
 
     def on_headers_complete(self) -> None:
         """Called when all headers of a response have arrived. It may be an interim response."""
@@ -349,7 +344,6 @@ class ResponseParser:
         # Headers that arrive in one read may escape MAX_IDLE_BYTES, so limit their number too.
         if len(self.fields) > MAX_FIELDS:
             raise ResponseBroken(f"its headers have no end: more than {MAX_FIELDS} fields")
-        self._add = self.trailers.append
         self.status = status
         self.version = parser.get_http_version()
         self.is_keepable = parser.should_keep_alive()
@@ -396,7 +390,6 @@ class ResponseParser:
         if self._is_interim:
             self._is_interim = False
             self.fields = []
-            self._add = self.fields.append
         elif len(self.trailers) > MAX_FIELDS:
             raise ResponseBroken(f"its trailers have no end: more than {MAX_FIELDS} fields")
         else:
