@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from trawl.cli import main
+from trawl.cli import COMMANDS, OPTIONS, main, overview
 from trawl.cli.app import app
-from trawl.cli.help_text import COMMANDS, OPTIONS, overview
 
 
 def words_of(group: Any, *before: str) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -92,6 +92,6 @@ def test_another_error_of_the_system_is_not_taken_for_one_of_standard_output(mon
     def fail() -> int:
         raise OSError(errno.ENOSPC, "No space left on device", "a/file")
 
-    monkeypatch.setattr("trawl.cli.help_text.show_overview", fail)
+    monkeypatch.setattr("trawl.cli.show_overview", fail)
     with pytest.raises(OSError, match="a/file"):
         main(["--help"])

@@ -20,10 +20,9 @@ from trawl._run import crawl_with
 from trawl.address_guard import AddressGuard
 from trawl.http import Response
 from trawl.settings import Layer, load
-from trawl.transport import Http11Transport, HttpxTransport, TransportSettings
+from trawl.transport import Http11Transport, HttpxTransport, TransportRouter, TransportSettings
 from trawl.transport import connect as dialling
 from trawl.transport.resolver import Address
-from trawl.transport.router import TransportRouter
 
 __all__ = ["clock"]
 

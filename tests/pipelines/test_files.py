@@ -17,7 +17,7 @@ import trawl
 from trawl.errors import SettingsError
 from trawl.http import Request
 from trawl.pipelines import FilesPipeline, MediaInfo
-from trawl.pipelines.media import MAX_AT_ONCE
+from trawl.pipelines.files import MAX_AT_ONCE
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
 
 PDF = {"Content-Type": "application/pdf", "ETag": '"v1"', "Last-Modified": "Wed, 01 Jan 2025 00:00:00 GMT"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trawl.robots.cache import MAX_BODY_BYTES, MAX_BYTES, RobotsCache, RobotsEntry
+from trawl.robots.file import MAX_BODY_BYTES, MAX_BYTES, RobotsCache, RobotsEntry
 
 A = "https://a.example"
 

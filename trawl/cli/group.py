@@ -15,8 +15,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from trawl.cli import FAILED, INTERRUPTED
-from trawl.cli.help_text import PLUGINS, overview
+from trawl.cli import FAILED, INTERRUPTED, PLUGINS, overview
 from trawl.errors import TrawlError
 from trawl.plugins import load_plugin, plugin_names
 

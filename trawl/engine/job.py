@@ -32,12 +32,11 @@ from trawl.blocking import Blocking, InlineBlocking
 from trawl.clock import WallClock
 from trawl.engine.callback_deaths import CallbackDeaths
 from trawl.engine.context import CrawlContext
-from trawl.engine.host_state import HostState
+from trawl.engine.host_state import HostState, WriteTimer
 from trawl.engine.items import ItemSender, Processor, Writer
 from trawl.engine.job_items import JobItems
 from trawl.engine.limits import ItemLimit
 from trawl.engine.no_job import Alone, NoJob, NoJobState
-from trawl.engine.write_timer import WriteTimer
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings
 from trawl.feeds.outbox import OutboxWriter, open_outbox

@@ -1,7 +1,7 @@
 """One feed. It takes items and writes whole records to one file or to batches. After a flush, its position is known.
 
 :class:`Feed` decides which items go to which file, and when each file is written, synced and ended. The files
-(:mod:`trawl.feeds.files`, :mod:`trawl.feeds.table_file`) do the writing.
+(:mod:`trawl.feeds.files`, :mod:`trawl.feeds.tables`) do the writing.
 
 Items are encoded when they are added. When a batch is full, the next items go to a new file immediately, although this
 file is not open yet. The next flush ends the full batches in order and opens the new file. In a job, the number of the

@@ -1,7 +1,7 @@
 """The files of a feed. Items are encoded when they are added, and written later by blocking calls.
 
 :class:`FeedFile` is their interface. :class:`TextFile` writes records of bytes. The files in
-:mod:`trawl.feeds.table_file` write rows through a library. Items are encoded in Trio's thread when they are added.
+:mod:`trawl.feeds.tables` write rows through a library. Items are encoded in Trio's thread when they are added.
 ``stage`` selects the pending records that the next ``write`` writes. ``write`` may run in another thread, and returns
 early if a reader is slow, so that the crawl can be cancelled.
 """

@@ -1,6 +1,5 @@
 """Requests, responses, headers, URLs and outcomes. Pure: no I/O, no Trio."""
 
-from trawl.http.domains import is_in_domains, normalize_domain
 from trawl.http.forms import FormRequest
 from trawl.http.headers import Headers, SharedHeaders, check_cookie, parse_date
 from trawl.http.outcome import SAFE_METHODS, Drop, Fetch, Middleware, Outcome, Replace, Times, TimesTotal
@@ -22,8 +21,10 @@ from trawl.http.url import (
     canonicalize_url,
     host_of,
     host_scope,
+    is_in_domains,
     join_url,
     lacks_path,
+    normalize_domain,
     normalize_url,
     origin_of,
     scheme_of,

@@ -10,7 +10,7 @@ HTML forms are encoded as ``application/x-www-form-urlencoded`` (WHATWG URL, 5.2
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address
 from urllib.parse import quote_plus, unquote_to_bytes
@@ -27,9 +27,11 @@ __all__ = [
     "encode_form",
     "host_of",
     "host_scope",
+    "is_in_domains",
     "is_joinable",
     "join_url",
     "lacks_path",
+    "normalize_domain",
     "normalize_url",
     "origin_of",
     "scheme_of",
@@ -340,3 +342,30 @@ def canonicalize_url(url: str) -> str:
         ValueError: If ``url`` is relative or can't be parsed.
     """
     return sorted_url(normalize_url(url))
+
+
+def normalize_domain(name: str) -> str:
+    """Return a domain in the form of hosts in a normalized URL. A dot in front of it has no meaning.
+
+    Raises:
+        ValueError: If ``name`` is a URL, has a port or is no host name.
+    """
+    plain = name.strip().strip(".")
+    if "/" in plain or (":" in plain and not plain.startswith("[")):
+        raise ValueError(f"not a domain: {name!r}")
+    return host_of(normalize_url(f"http://{plain}/"))
+
+
+def is_in_domains(host: str, domains: Collection[str]) -> bool:
+    """Return True if a host is one of the ``domains``, or a subdomain of one.
+
+    Args:
+        host: The host of a normalized URL.
+        domains: Domains in normal form. A set is faster.
+    """
+    host = host.removesuffix(".")
+    while host not in domains:
+        _, dot, host = host.partition(".")
+        if not dot:
+            return False
+    return True

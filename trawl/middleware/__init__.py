@@ -6,10 +6,9 @@ from trawl.middleware.factory import MiddlewareCrawl, load_function
 from trawl.middleware.proxies import ProxyCooldown, ProxyPool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect, redirected
 from trawl.middleware.referrer import POLICIES, Referrer, load_referrer_policy
-from trawl.middleware.retry import RetryBudget, RetryBudgets, get_retry_request, retry
+from trawl.middleware.retry import RetryBudget, RetryBudgets, SoftBlockTransport, get_retry_request, retry
 from trawl.middleware.session import Session, Sessions
 from trawl.middleware.settings import MiddlewareSettings
-from trawl.middleware.soft_block import SoftBlockTransport
 from trawl.middleware.stack import (
     BUILT_IN,
     BuiltInMiddleware,

@@ -31,10 +31,9 @@ from trawl.middleware.factory import Adapt, MiddlewareCrawl, entry_name, load_fu
 from trawl.middleware.proxies import OpenAt, ProxyCooldown, ProxyFailureTransport, check_socks, make_proxy_pool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect
 from trawl.middleware.referrer import Referrer, load_referrer_policy
-from trawl.middleware.retry import retry
+from trawl.middleware.retry import SoftBlockTransport, retry
 from trawl.middleware.session import Sessions
 from trawl.middleware.settings import MiddlewareSettings
-from trawl.middleware.soft_block import SoftBlockTransport
 from trawl.observe import Stats
 from trawl.transport import Transport
 from trawl.transport.proxy import EnvironmentProxies

@@ -1,16 +1,31 @@
-"""Item pipelines: the steps that process each item before it is written."""
+"""Item pipelines: the steps that process each item before it is written, in order.
+
+Each is an object with ``process_item``, ``open_spider`` or ``close_spider``. Each method may be plain or ``async``,
+with Scrapy's arguments: ``process_item(item, spider)``, ``open_spider(spider)``, ``close_spider(spider)``. Each method
+may omit the spider. A class with ``from_crawler`` is created by that method.
+"""
 
 from __future__ import annotations
 
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from trawl.pipelines.chain import PIPELINES_CLOSE_GRACE, Pipelines
+import attrs
+import trio
+
+from trawl.errors import DropItem, SettingsError
+from trawl.items import InvalidItem
+from trawl.middleware.factory import entry_name, make_instance
 from trawl.pipelines.settings import PipelinesSettings
+from trawl.throttling.managers import awaited
+from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
-    from trawl.pipelines.files import FilesPipeline
+    from trawl.pipelines.files import FileError, FilesPipeline, MediaInfo, MediaPipeline
     from trawl.pipelines.images import ImagesPipeline
-    from trawl.pipelines.media import FileError, MediaInfo, MediaPipeline
 
 __all__ = [
     "PIPELINES_CLOSE_GRACE",
@@ -24,11 +39,11 @@ __all__ = [
 ]
 
 _MEDIA = {
-    "FileError": "media",
+    "FileError": "files",
     "FilesPipeline": "files",
     "ImagesPipeline": "images",
-    "MediaInfo": "media",
-    "MediaPipeline": "media",
+    "MediaInfo": "files",
+    "MediaPipeline": "files",
 }
 
 
@@ -38,3 +53,180 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(f"trawl.pipelines.{_MEDIA[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+PIPELINES_CLOSE_GRACE = 30.0
+"""Maximum seconds for all ``close_spider`` calls together."""
+
+logger: logging.Logger = logging.getLogger("trawl.pipelines")
+
+SETTING = "ITEM_PIPELINES"
+
+Method = Callable[..., Any]
+
+
+@attrs.frozen
+class _Pipeline:
+    """One pipeline with its methods, which are looked up once.
+
+    Attributes:
+        name: The pipeline's class, for messages.
+        process: The method ``process_item``; None if it is missing.
+        open: The method ``open_spider``; None if it is missing.
+        close: The method ``close_spider``; None if it is missing.
+    """
+
+    name: str
+    process: Method | None
+    open: Method | None
+    close: Method | None
+
+
+class Pipelines:
+    """The pipelines that each item passes, in order."""
+
+    def __init__(self, pipelines: Sequence[object] = ()) -> None:
+        """Chain these objects.
+
+        Raises:
+            SettingsError: If an object has none of the three methods, or a method takes unexpected arguments.
+        """
+        self._pipelines = [_looked_up(pipeline) for pipeline in pipelines]
+
+    @classmethod
+    def build(cls, settings: PipelinesSettings, crawl: object = None) -> Pipelines:
+        """Return the pipelines of ``ITEM_PIPELINES``, in order.
+
+        Pipelines with equal numbers keep their order in the setting.
+
+        Args:
+            settings: The settings of pipelines.
+            crawl: The running crawl, for ``from_crawler``.
+
+        Raises:
+            SettingsError: If an import path is not that of a class, or a class can't be instantiated with these
+                arguments.
+            PartLoadError: If the code of a class or its module failed.
+        """
+        wanted = [(order, entry) for entry, order in settings.item_pipelines.items() if order is not None]
+        wanted.sort(key=lambda pair: pair[0])
+        entries = [_OURS.get(entry, entry) if isinstance(entry, str) else entry for _, entry in wanted]
+        made = [make_instance(entry, SETTING, crawl) for entry in entries]
+        return cls([pipeline for pipeline in made if pipeline is not None])
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is no pipeline."""
+        return not self._pipelines
+
+    async def process(self, item: Any, spider: object) -> Any:
+        """Pass an item through all pipelines and return the result. A checkpoint only if a pipeline executes one.
+
+        An invalid item (:class:`trawl.items.InvalidItem`) is returned unchanged.
+
+        Raises:
+            DropItem: If a pipeline dropped the item.
+            Exception: If a pipeline raised an exception. A note names the pipeline.
+            TypeError: If a pipeline returned None, because otherwise the item would be lost silently.
+        """
+        if type(item) is InvalidItem:
+            return item
+        for pipeline in self._pipelines:
+            if pipeline.process is None:
+                continue
+            try:
+                with contained:
+                    passed = pipeline.process(item, spider)
+                    if inspect.isawaitable(passed):
+                        passed = await passed
+            except DropItem:
+                raise
+            except Exception as error:
+                error.add_note(f"in the item pipeline {pipeline.name}")
+                raise
+            if passed is None:
+                raise TypeError(f"process_item of {pipeline.name} returned None: return the item, or raise DropItem")
+            item = passed
+        return item
+
+    @asynccontextmanager
+    async def opened(self, spider: object) -> AsyncGenerator[None, None]:
+        """Open all pipelines. On exit, close the opened pipelines in reverse order.
+
+        Pipelines are closed even if the crawl is cancelled. Closing all of them may take ``PIPELINES_CLOSE_GRACE``
+        seconds. If closing a pipeline fails, the error is logged and the other pipelines are closed.
+
+        Raises:
+            Exception: If an ``open_spider`` raised an exception. A note names the pipeline.
+        """
+        opened: list[_Pipeline] = []
+        try:
+            for pipeline in self._pipelines:
+                try:
+                    with contained:
+                        if pipeline.open is not None:
+                            await awaited(pipeline.open(spider))
+                except Exception as error:
+                    error.add_note(f"in open_spider of the item pipeline {pipeline.name}")
+                    raise
+                opened.append(pipeline)
+            yield
+        finally:
+            await _close(opened, spider)  # noqa: ASYNC102 - shielded, with a timeout
+
+
+async def _close(pipelines: list[_Pipeline], spider: object) -> None:
+    with trio.move_on_after(PIPELINES_CLOSE_GRACE, shield=True) as grace:
+        while pipelines:
+            pipeline = pipelines.pop()
+            try:
+                with contained:
+                    if pipeline.close is not None:
+                        await awaited(pipeline.close(spider))
+            except Exception:
+                logger.exception("close_spider of the item pipeline %s failed", pipeline.name)
+    if grace.cancelled_caught:
+        logger.error("the item pipelines did not close within %g s", PIPELINES_CLOSE_GRACE)
+
+
+def _looked_up(pipeline: object) -> _Pipeline:
+    name = entry_name(pipeline)
+    process, opens, closes = (
+        _with_spider(getattr(pipeline, method, None), taken, f"{name}.{method}")
+        for method, taken in (("process_item", 2), ("open_spider", 1), ("close_spider", 1))
+    )
+    if process is None and opens is None and closes is None:
+        raise SettingsError(f"ITEM_PIPELINES: {name} has no process_item", "ITEM_PIPELINES")
+    return _Pipeline(name, process, opens, closes)
+
+
+def _with_spider(method: Method | None, taken: int, name: str) -> Method | None:
+    """Return ``method`` for calls with ``taken`` arguments.
+
+    If the method takes fewer arguments, the last argument (the spider) is omitted.
+    """
+    if method is None:
+        return None
+    try:
+        signature = inspect.signature(method)
+    except ValueError:  # the callable has no signature
+        return method
+    try:
+        signature.bind(*[None] * taken)
+    except TypeError:
+        plain = method
+    else:
+        return method
+    try:
+        signature.bind(*[None] * (taken - 1))
+    except TypeError as error:
+        given = "an item (and the spider)" if taken == 2 else "the spider, or nothing"
+        raise SettingsError(f"ITEM_PIPELINES: {name} has to take {given}: {error}", "ITEM_PIPELINES") from error
+    return lambda *arguments: plain(*arguments[:-1])
+
+
+_OURS = {
+    "scrapy.pipelines.files.FilesPipeline": "trawl.pipelines.FilesPipeline",
+    "scrapy.pipelines.images.ImagesPipeline": "trawl.pipelines.ImagesPipeline",
+}
+"""Replacements of Scrapy's pipelines."""

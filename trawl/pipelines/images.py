@@ -21,7 +21,7 @@ import trio
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
 from trawl.pipelines.file_store import check_path
-from trawl.pipelines.media import FileError, MediaInfo, MediaPipeline, aliased, name_of
+from trawl.pipelines.files import FileError, MediaInfo, MediaPipeline, aliased, name_of
 from trawl.throttling.managers import awaited
 
 __all__ = ["ImagesPipeline"]

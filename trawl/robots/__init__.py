@@ -1,8 +1,9 @@
 """robots.txt: settings, parsing, matching and cache (RFC 9309). Pure, because the engine fetches the file."""
 
-from trawl.robots.cache import RobotsCache, RobotsEntry
 from trawl.robots.file import (
     MAX_PARSED_BYTES,
+    RobotsCache,
+    RobotsEntry,
     RobotsFile,
     RobotsSettings,
     RobotsVerdict,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.http.refresh import meta_refreshes, parse_refresh
+from trawl.middleware.redirect import meta_refreshes, parse_refresh
 
 META = "<meta http-equiv=refresh content='1;url=foo'>"
 
