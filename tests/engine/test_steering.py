@@ -375,6 +375,6 @@ async def test_a_socket_that_fails_leaves_the_crawl_alone(
 
 def test_no_socket_without_a_job() -> None:
     async def steer(crawl: Crawl) -> None:  # noqa: ASYNC124 - a watcher
-        assert crawl._context.open_job.directory is None
+        assert crawl._context.open_job.watchers(is_simulated=False) == []
 
     steered(steer)

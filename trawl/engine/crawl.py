@@ -249,15 +249,13 @@ class Crawl:
     def _paused(self, now: float) -> Reason | None:
         """Return the reason if the job's server does not respond, the crawl is ending, or it is paused."""
         lease, ending = self._context.open_job.lease, self._state.reason
-        words = "" if lease is None else lease.why(now)
+        words = lease.why(now)
         if ending is not None and ending != "finished":
             storing = self._storing(now)
             others = [words] if words else [] if storing is None else [storing.source]
             return Reason("", "ending", math.inf, "; ".join([ending, *others]))
         if not words and self._state.is_paused:
-            has_no_job = lease is None and self._context.open_job.directory is None
-            way_on = "crawl.pause(is_paused=False)" if has_no_job else "`trawl job JOB --resume`"
-            words = f"paused, until {way_on}"
+            words = f"paused, until {self._context.open_job.resume_words}"
         return Reason("", "store", math.inf, words) if words else None
 
     def _storing(self, now: float) -> Reason | None:
@@ -313,15 +311,9 @@ class Crawl:
 
     def _why_elsewhere(self, host: str) -> Reason | None:
         """Return the reason if another process of the job sends to a host; otherwise None."""
-        session = self._context.open_job.session
-        if session is None or not is_host_like(host) or self._throttle.is_shared(host):
+        owner = self._context.open_job.other_owner(host)
+        if not owner or not is_host_like(host) or self._throttle.is_shared(host):
             return None
-        from trawl.frontier.parts import part_of  # noqa: PLC0415 - only needed for shared jobs
-
-        part = part_of(f"//{host}")
-        if session.owns(part):
-            return None
-        owner = session.others.owner_of(part) or "another process"
         return Reason(host, "store", math.inf, f"{owner} sends to it: `trawl job JOB --why` says what that waits for")
 
     def _why_scope_or_host(self, subject: str, now: float) -> Reason | None:

@@ -140,8 +140,8 @@ class Engine:
             state=context.state,
             scheduler=self.scheduler,
             changed=self._scope_changed,
-            session=context.open_job.session,
         )
+        context.open_job.share(self.limits)
         self.job_state: NoJobState = context.open_job.make_state(context, self.throttle)
         self.gates: RobotsGates = RobotsGates(context, self.throttle, self.scheduler, self.job_state.robots)
 

@@ -346,9 +346,7 @@ class Fetcher:
 
     def _sent(self, attempt: Attempt, now: float) -> bool | float:
         """Record the send of a request, or return when it may be sent (:data:`~trawl.transport.base.OnSent`)."""
-        if (
-            self._session_lease is not None and self._session_lease.until <= now
-        ):  # this process was paused, and its cancellation comes later
+        if self._session_lease.until <= now:  # this process was paused, and its cancellation comes later
             return True
         if attempt.sent_at is not None:
             return self._sent_again(attempt, now)

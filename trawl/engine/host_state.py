@@ -91,8 +91,9 @@ class HostState:
         self._max_age = max_age
         self._parts: dict[Part, None] = {}
         self._cookies_kept = 0  # number of changes of the jars at the last write
+        self._part_of: Callable[[str], Part] = _no_part  # of a URL
         if self._session is not None:
-            throttle.part_of = _part_of
+            self._part_of, throttle.part_of = part_of, _part_of
 
     def restore(self, now: float, *, asks_given_up: bool = False) -> None:
         """Restore the stored state of this process's partitions. Unreadable values are skipped with a warning.
@@ -101,19 +102,12 @@ class HostState:
             now: The event loop time.
             asks_given_up: True if requests to hosts that were given up may be sent, because this is another run.
         """
-        session, job = self._session, self._job
-        if session is None:
-            self._take_up(None, job.kept, now, is_unclean=job.was_killed, asks_given_up=asks_given_up)
-            return
-        for part in sorted(session.parts.owned):
-            self._take_up(
-                part,
-                job.kept_of(part),
-                now,
-                is_unclean=job.was_killed,
-                is_shared=not session.is_alone,
-                asks_given_up=asks_given_up,
-            )
+        session, was_killed = self._session, self._job.was_killed
+        parts: Iterable[Part] = [None] if session is None else sorted(session.parts.owned)
+        is_shared = session is not None and not session.is_alone
+        for part in parts:
+            kept = self._kept(part)
+            self._take_up(part, kept, now, is_unclean=was_killed, is_shared=is_shared, asks_given_up=asks_given_up)
 
     def gained(self, change: PartsReceived, now: float) -> None:
         """Restore the state that the last owners of partitions stored."""
@@ -168,19 +162,19 @@ class HostState:
             )
             self._job.keep(THROTTLE.name, THROTTLE.encode(msgspec.structs.replace(state, unknown_until=math.inf)), part)
         self._keep(THROTTLE, self._states(now, next_in))
-        self._keep(LIMITS, self._by_part(self._throttle.limits_set, _part_of) if self._throttle.limits_set else {})
-        self._keep(ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), part_of))
+        self._keep(LIMITS, self._by_part(self._throttle.limits_set) if self._throttle.limits_set else {})
+        self._keep(ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), prefix=""))
         self.keep_cookies()
 
     def keep_pages(self) -> None:
         """Store the page counts of scopes with a page budget, with every transaction."""
         pages = self._throttle.pages.counts()
         if pages:
-            self._keep(PAGES, self._by_part(pages, _part_of))
+            self._keep(PAGES, self._by_part(pages))
 
     def keep_ahead(self, amounts: Mapping[str, float], until: float) -> None:
         """Store the amounts of quotas that may be spent until the wall time ``until``, in epoch seconds."""
-        by_part = self._by_part(dict(amounts), _part_of) if amounts else {}
+        by_part = self._by_part(dict(amounts)) if amounts else {}
         self._keep(AHEAD, {part: QuotaAllowance(until=until, amounts=spent) for part, spent in by_part.items()})
 
     def keep_cookies(self) -> None:
@@ -200,9 +194,9 @@ class HostState:
         by_part: list[tuple[Section[Any], Mapping[Any, Any], Any]] = [
             (THROTTLE, self._states(now, None), ThrottleSnapshot(at=0.0)),
             (AHEAD, {}, QuotaAllowance(until=-math.inf)),
-            (ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), part_of), {}),
-            (LIMITS, self._by_part(self._throttle.limits_set, _part_of), {}),
-            (PAGES, self._by_part(self._throttle.pages.counts(), _part_of), {}),
+            (ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), prefix=""), {}),
+            (LIMITS, self._by_part(self._throttle.limits_set), {}),
+            (PAGES, self._by_part(self._throttle.pages.counts()), {}),
             (COOKIES, self._cookies(), []),
         ]
         left: dict[int, dict[str, bytes]] = {}
@@ -243,28 +237,24 @@ class HostState:
 
     def _cookies(self) -> dict[Part, list[tuple[JarName, list[Cookie]]]]:
         """Return the cookies by partition and jar. Jars whose name can't be stored are skipped."""
-        kept: dict[Part, list[tuple[JarName, list[Cookie]]]] = {None: []} if self._session is None else {}
+        kept: dict[Part, list[tuple[JarName, list[Cookie]]]] = {}
         for name, jar in self._jars.items():
             if name is not None and not isinstance(name, JarName):
                 words = "the cookies of jar %r are not kept: a job keeps those of jars named by a text or a number"
                 logger.debug(words, name)
                 continue
-            if self._session is None:
-                kept[None].append((name, list(jar)))
-                continue
             by_part: dict[Part, list[Cookie]] = {}
             for cookie in jar:
-                by_part.setdefault(_part_of(cookie.domain), []).append(cookie)
+                by_part.setdefault(self._part_of(f"//{cookie.domain}"), []).append(cookie)
             for part, cookies in by_part.items():
                 kept.setdefault(part, []).append((name, cookies))
         return kept
 
-    def _by_part(self, values: dict[str, T], part_of_name: Callable[[str], int]) -> dict[Part, dict[str, T]]:
-        if self._session is None:
-            return {None: values}
+    def _by_part(self, values: dict[str, T], *, prefix: str = "//") -> dict[Part, dict[str, T]]:
+        """Return values by partition. ``prefix`` makes URLs of their names."""
         by_part: dict[Part, dict[str, T]] = {}
         for name, value in values.items():
-            by_part.setdefault(part_of_name(name), {})[name] = value
+            by_part.setdefault(self._part_of(prefix + name), {})[name] = value
         return by_part
 
     def _keep(self, section: Section[T], values: Mapping[Part, T]) -> None:
@@ -285,6 +275,10 @@ class HostState:
     @property
     def _epoch(self) -> float:
         return self._wall.to_epoch(0.0)
+
+
+def _no_part(url: str) -> Part:
+    return None  # a job of one process has one value of each kind
 
 
 def _part_of(scope: str) -> int:

@@ -17,6 +17,7 @@ The final state is stored after the crawl has ended.
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from datetime import datetime
@@ -35,12 +36,14 @@ from trawl.engine.context import CrawlContext
 from trawl.engine.host_state import HostState, WriteTimer
 from trawl.engine.items import ItemSender, Processor, Writer
 from trawl.engine.job_items import JobItems
-from trawl.engine.limits import ItemLimit
-from trawl.engine.no_job import Alone, NoJob, NoJobState
+from trawl.engine.limits import CrawlLimits, ItemLimit
+from trawl.engine.no_job import Alone, EndlessLease, NoJob, NoJobState
+from trawl.engine.watchers import contained_watcher
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings
 from trawl.feeds.outbox import OutboxWriter, open_outbox
 from trawl.frontier import SCHEMES, Frontier, JobSettings
+from trawl.frontier.parts import part_of
 from trawl.frontier.sections import (
     JOB_INFO,
     MARKS,
@@ -50,23 +53,24 @@ from trawl.frontier.sections import (
     statistics_section,
     statistics_so_far,
 )
-from trawl.http import Outcome, Request
+from trawl.http import Request
 from trawl.observe import Stats
 from trawl.robots import RobotsCache
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
-from trawl.transport import OnSent, Transport
+from trawl.transport import Transport
 
 if TYPE_CHECKING:
     from trawl.engine.admission import Admission
+    from trawl.engine.crawl import Watcher
     from trawl.engine.engine import Engine
     from trawl.engine.no_job import Vet
     from trawl.engine.worker import Worker
-    from trawl.frontier.job import Job, SessionLease
+    from trawl.frontier.job import Job
     from trawl.scheduler import Attempt, Prefetcher
 
-__all__ = ["JobState", "JobTransport", "OpenJob", "open_job"]
+__all__ = ["JobState", "OpenJob", "open_job"]
 
 
 logger: logging.Logger = logging.getLogger("trawl")
@@ -271,11 +275,29 @@ class OpenJob(NoJob):
     outbox: OutboxWriter
     deaths: CallbackDeaths
     is_durable: bool = True
+    resume_words: str = "`trawl job JOB --resume`"
 
-    @property
-    def directory(self) -> Path | None:
-        """The directory of a job of one process; None for a job in a server."""
-        return Path(self.job.name) if self.session is None else None
+    def watchers(self, *, is_simulated: bool) -> list[Watcher]:
+        """Return the tasks that communicate with observers of the job; none if no observer could reach it."""
+        from trawl.engine import status, steering  # noqa: PLC0415
+
+        session, listen, tasks = self.session, steering.listen, (status.report_status, steering.follow_store)
+        if session is not None:
+            return [contained_watcher(partial(each, session), each) for each in tasks]
+        has_socket = not is_simulated and hasattr(socket, "AF_UNIX")  # nobody could reach it in virtual time
+        return [contained_watcher(partial(listen, Path(self.job.name)), listen)] if has_socket else []
+
+    def share(self, limits: CrawlLimits) -> None:
+        """Let the limits of the crawl hold for all processes of the job."""
+        if self.session is not None:
+            limits.share(self.session)
+
+    def other_owner(self, host: str) -> str:
+        """Return the process that sends to a host; "" if it is this one."""
+        part = part_of(f"//{host}")
+        if self.session is None or self.session.owns(part):
+            return ""
+        return self.session.others.owner_of(part) or "another process"
 
     @property
     def storing(self) -> Collection[Request]:
@@ -293,7 +315,11 @@ class OpenJob(NoJob):
 
     def wire(self, transport: Transport) -> Transport:
         """Return a transport that sends only while the job belongs to this process."""
-        return transport if self.lease is None else JobTransport(transport, self.lease)
+        if self.job.lease is None:
+            return transport
+        from trawl.engine.shared_job import JobTransport  # noqa: PLC0415
+
+        return JobTransport(transport, self.job.lease)
 
     def make_state(self, context: CrawlContext, throttle: Throttle) -> JobState:
         """Make the object that stores the crawl's state in the job."""
@@ -394,7 +420,7 @@ async def open_job(
                     keeps_given_up=settings.job_keep_given_up,
                     line=job.line,
                     session=job.session,
-                    lease=job.lease,
+                    lease=job.lease or EndlessLease(),
                     deaths=deaths,
                 )
 
@@ -446,30 +472,6 @@ async def _opened(
         await stored.aclose()  # noqa: ASYNC102 - it shields itself
 
 
-class JobTransport:
-    """Sends only while the job surely belongs to this process. Requests wait before the send, and stop at the deadline.
-
-    Requests that were stopped are sent again later.
-
-    Args:
-        transport: Sends.
-        lease: The lease of the job.
-    """
-
-    def __init__(self, transport: Transport, lease: SessionLease) -> None:
-        self._transport = transport
-        self._lease = lease
-
-    async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request`` once under the lease, or not at all if the lease ends first. A checkpoint."""
-        outcome: Outcome | None = await self._lease.hold(partial(self._transport.send, request, on_sent))
-        return Outcome(request, ended_at=trio.current_time()) if outcome is None else outcome
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await self._transport.aclose()
-
-
 def _tell(job: Job, info: JobInfo, pending: int, *, goes_on: bool) -> None:
     """Log the progress of the job in one line."""
     if job.is_new:
@@ -485,10 +487,8 @@ def _tell(job: Job, info: JobInfo, pending: int, *, goes_on: bool) -> None:
         logger.info(words, job.name, waiting)
         return
     if is_finished:
-        logger.warning(
-            "job %s is finished: nothing is pending, so nothing will be sent; to crawl again, give another job",
-            job.name,
-        )
+        words = "job %s is finished: nothing is pending, so nothing will be sent; to crawl again, give another job"
+        logger.warning(words, job.name)
         return
     how = job.last_error or info.reason or "killed"
     words = "job %s: run %d, %d requests pending; the last run ended: %s"

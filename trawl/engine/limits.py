@@ -146,7 +146,6 @@ class CrawlLimits:
         state: Ends the crawl when a limit is reached.
         scheduler: Gets at most as many places as pages remain.
         changed: Called with a scope whose page budget has changed, so that its waiting requests are checked again.
-        session: This process's session of the job, which makes the limits hold for all its processes; None without one.
 
     Attributes:
         began_at: Event loop time of the start of the first process that works on the job now; infinity if this
@@ -177,7 +176,6 @@ class CrawlLimits:
         state: State,
         scheduler: Scheduler,
         changed: Callable[[Scope, float], None],
-        session: JobSession | None = None,
     ) -> None:
         self._state = state
         self._scheduler = scheduler
@@ -189,13 +187,17 @@ class CrawlLimits:
         self._sub_requests = 0  # of rendered pages, pending or in flight
         self._undecided = 0  # counted whole responses that may yet turn out not to be pages
         self._others = Counts()
-        self.began_at: float = math.inf if session is None else session.began_at
+        self.began_at: float = math.inf
         self.items: ItemLimit | None = None
-        if settings.closespider_itemcount or settings.closespider_timeout_no_item or session is not None:
+        if settings.closespider_itemcount or settings.closespider_timeout_no_item:
             self.items = ItemLimit(settings.closespider_itemcount or math.inf, state)
         self._take_pages(0)
-        if session is not None:
-            session.count(self._counts, self._hear)
+
+    def share(self, session: JobSession) -> None:
+        """Let the limits hold for all processes of a job, of which ``session`` is this one's."""
+        self.began_at = session.began_at
+        self.items = self.items or ItemLimit(math.inf, self._state)
+        session.count(self._counts, self._hear)
 
     @property
     def may_page(self) -> bool:

@@ -6,8 +6,8 @@ job loads neither module.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import attrs
@@ -18,10 +18,11 @@ from trawl.engine.items import ItemSender
 if TYPE_CHECKING:
     from trawl.engine.admission import Admission
     from trawl.engine.context import CrawlContext
+    from trawl.engine.crawl import Watcher
     from trawl.engine.engine import Engine
     from trawl.engine.items import Processor, Writer
     from trawl.engine.job_items import JobItems
-    from trawl.engine.limits import ItemLimit
+    from trawl.engine.limits import CrawlLimits, ItemLimit
     from trawl.engine.state import State
     from trawl.engine.worker import Worker
     from trawl.frontier.job import SessionLease
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from trawl.throttling.shared import SharedScopeClient
     from trawl.transport import Transport
 
-__all__ = ["Alone", "NoDeaths", "NoJob", "NoJobState", "Vet"]
+__all__ = ["Alone", "EndlessLease", "NoDeaths", "NoJob", "NoJobState", "Vet"]
 
 T = TypeVar("T")
 
@@ -53,6 +54,20 @@ class NoDeaths:
         return anext(started)
 
 
+class EndlessLease:
+    """The lease of a process that owns its pending requests without a time limit.
+
+    Attributes:
+        until: Event loop time, in seconds, at which the lease may end: never.
+    """
+
+    until: float = math.inf
+
+    def why(self, now: float) -> str:
+        """Return why requests wait for the lease: they never do."""
+        return ""
+
+
 @attrs.frozen(kw_only=True)
 class NoJob:
     """No job: the crawl ends with its process.
@@ -63,20 +78,28 @@ class NoJob:
         line: The scopes shared by the job's processes; None: the job is not in a server.
         session: This process's session of the job; None: no other process can work on it.
         deaths: Records running user code, and knows the pages whose code ended a process.
-        lease: Time for which the job belongs to this process; None: there is no limit.
+        resume_words: How a paused crawl is resumed.
+        lease: Time for which the job belongs to this process.
     """
 
     is_durable: bool = False
     keeps_given_up: bool = False
+    resume_words: str = "crawl.pause(is_paused=False)"
     line: SharedScopeClient | None = None
     session: JobSession | None = None
-    lease: SessionLease | None = None
     deaths: NoDeaths = attrs.field(factory=NoDeaths)
+    lease: SessionLease | EndlessLease = attrs.field(factory=EndlessLease)
 
-    @property
-    def directory(self) -> Path | None:
-        """The directory of a job of one process; None if there is none."""
-        return None
+    def watchers(self, *, is_simulated: bool) -> list[Watcher]:
+        """Return the tasks that communicate with observers of the job."""
+        return []
+
+    def share(self, limits: CrawlLimits) -> None:
+        """Let the limits of the crawl hold for all processes of the job."""
+
+    def other_owner(self, host: str) -> str:
+        """Return the process that sends to a host; "" if it is this one."""
+        return ""
 
     @property
     def storing(self) -> Collection[Request]:

@@ -30,7 +30,7 @@ from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.engine import Engine
 from trawl.engine.hooks import Hooks
 from trawl.engine.items import Writer
-from trawl.engine.watchers import contained_watcher, job_watchers, limit_watchers, own_watchers
+from trawl.engine.watchers import contained_watcher, limit_watchers, own_watchers
 from trawl.errors import FeedError
 from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
@@ -142,9 +142,8 @@ def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
     if (browsers := context.middleware_stack.browsers) is not None:
         own.append(contained_watcher(browsers.run))
     engine.hooks.begin(context.events)
-    is_simulated = isinstance(context.blocking, InlineBlocking)  # nobody could reach its socket in virtual time
-    directory = None if is_simulated else context.open_job.directory
-    others = job_watchers(context.open_job.session, directory)
+    is_simulated = isinstance(context.blocking, InlineBlocking)
+    others = context.open_job.watchers(is_simulated=is_simulated)
     given = [contained_watcher(watcher) for watcher in context.watchers]
     return [*others, *given, *limit_watchers(context.values.engine, engine.limits), *own]
 

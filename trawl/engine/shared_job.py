@@ -20,6 +20,7 @@ A crawl of one process has an :class:`~trawl.engine.no_job.Alone` instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -36,7 +37,7 @@ from trawl.frontier.parts import (
     part_of,
     part_of_lane,
 )
-from trawl.http import origin_of
+from trawl.http import Outcome, origin_of
 from trawl.scheduler import pending_pages
 from trawl.throttling import BROWSER
 
@@ -45,12 +46,14 @@ if TYPE_CHECKING:
     from trawl.engine.engine import Engine
     from trawl.engine.job import OpenJob
     from trawl.frontier import LaneKey, ScopeAmounts
+    from trawl.frontier.job import SessionLease
     from trawl.frontier.parts import Change
     from trawl.frontier.redis.sessions import JobSession
     from trawl.http import Request
     from trawl.scheduler import Attempt, Prefetcher
+    from trawl.transport import OnSent, Transport
 
-__all__ = ["SharedJobFollower"]
+__all__ = ["JobTransport", "SharedJobFollower"]
 
 LOOK = 0.05
 """Seconds between two checks for requests in flight in partitions that must be released, or for other processes."""
@@ -261,3 +264,27 @@ class SharedJobFollower(Alone):
 
 def _nothing() -> None:
     """Do nothing."""
+
+
+class JobTransport:
+    """Sends only while the job surely belongs to this process. Requests wait before the send, and stop at the deadline.
+
+    Requests that were stopped are sent again later.
+
+    Args:
+        transport: Sends.
+        lease: The lease of the job.
+    """
+
+    def __init__(self, transport: Transport, lease: SessionLease) -> None:
+        self._transport = transport
+        self._lease = lease
+
+    async def send(self, request: Request, on_sent: OnSent) -> Outcome:
+        """Send ``request`` once under the lease, or not at all if the lease ends first. A checkpoint."""
+        outcome: Outcome | None = await self._lease.hold(partial(self._transport.send, request, on_sent))
+        return Outcome(request, ended_at=trio.current_time()) if outcome is None else outcome
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()

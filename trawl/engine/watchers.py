@@ -15,7 +15,6 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-import socket
 import sys
 import threading
 import time
@@ -36,13 +35,12 @@ from trawl.plugins import load_plugin
 from trawl.tracebacks import blocking_line, contained
 
 if TYPE_CHECKING:
-    from trawl.frontier.redis.sessions import JobSession
+    pass
 
 __all__ = [
     "MEBIBYTE",
     "contained_watcher",
     "held_bytes",
-    "job_watchers",
     "limit_watchers",
     "own_watchers",
     "report_blocked_loop",
@@ -182,25 +180,6 @@ async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl
             return  # the watcher had more requests to add, but the crawl has ended
         logger.exception("the watcher %s failed; the crawl goes on without it", name)
         crawl.stats.inc("watcher_exceptions")
-
-
-def job_watchers(session: JobSession | None, directory: Path | None) -> list[Watcher]:
-    """Return the watchers that communicate with observers of a job; none if there is no job that they could reach.
-
-    Args:
-        session: The session of a job in a server.
-        directory: The directory of a job of one process.
-    """
-    if session is None and (directory is None or not hasattr(socket, "AF_UNIX")):
-        return []
-    from trawl.engine.steering import follow_store, listen  # noqa: PLC0415 - only for jobs
-
-    if session is None:
-        assert directory is not None
-        return [contained_watcher(partial(listen, directory), listen)]
-    from trawl.engine.status import report_status  # noqa: PLC0415 - only for jobs in a server
-
-    return [contained_watcher(partial(each, session), each) for each in (report_status, follow_store)]
 
 
 BLOCKED_AFTER = 2.0
