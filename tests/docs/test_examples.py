@@ -14,7 +14,7 @@ import pytest
 from tests.docs.commands import Commands
 from tests.docs.given import ACCESS_LOG, ROOT, a_store, first_python
 from tests.docs.not_run import group_of_trawl, looked_at
-from trawl.cli import help_text
+from trawl import cli
 
 QUOTES = first_python(ROOT / "README.md")
 SHOP = """
@@ -78,7 +78,7 @@ def typed_in(docstring: str) -> list[str]:
     return [line.strip() for block in blocks for line in block.splitlines() if line.strip()]
 
 
-WORDS = {"": help_text.EXAMPLES, **dict(words_of(group_of_trawl()))}
+WORDS = {"": cli.EXAMPLES, **dict(words_of(group_of_trawl()))}
 
 
 @pytest.fixture

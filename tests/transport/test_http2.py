@@ -115,9 +115,7 @@ async def test_the_same_is_true_of_one_context_that_both_wires_use(clock: MockCl
 
 
 async def test_without_its_package_http_2_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trawl.transport import router
-
-    monkeypatch.setattr(router, "find_spec", lambda name: None)
+    monkeypatch.setattr("trawl.transport.find_spec", lambda name: None)
     with pytest.raises(SettingsError, match=r"trawl-crawler\[http2\]"):
         TransportRouter(LIMITS)
     TransportRouter(TransportSettings())
