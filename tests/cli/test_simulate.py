@@ -220,6 +220,7 @@ def test_a_recording_is_simulated_with_other_settings(folder: Path, capsys: pyte
     [
         ("x.warc.gz", None, "x.warc.gz: can't be read: No such file or directory"),
         ("x.warc", "hello", "x.warc is not a WARC file"),
+        ("x.warc", "", "x.warc: no request was found in it"),
     ],
 )
 def test_a_recording_that_can_not_be_read_is_one_line(

@@ -19,6 +19,7 @@ from heapq import nlargest
 from itertools import zip_longest
 from math import ceil, inf
 from operator import attrgetter
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -462,56 +463,39 @@ def together(statuses: Sequence[CrawlStatus]) -> CrawlStatus:
 
     The result has the largest groups of waiting requests and the latest estimated end.
     """
-    first = statuses[0]
-    names = ("pages", "items", "errors", "queued", "in_flight", "held", "groups")
-    sums: dict[str, int] = {name: sum([getattr(each, name) for each in statuses]) for name in names}
+    first, latency = statuses[0], [each.latency for each in statuses]
     waiting = [group for each in statuses for group in each.waiting]
-    return msgspec.structs.replace(
-        first,
-        **sums,
-        rates=Rates(
-            pages=_sum_of_rates([each.rates.pages for each in statuses]),
-            items=_sum_of_rates([each.rates.items for each in statuses]),
-        ),
+    return _sum_of(
+        statuses,
+        version=first.version,
+        since=first.since,
+        at=first.at,
         waiting=nlargest(MAX_GROUPS, waiting, key=attrgetter("count")),
-        limits=_sum_by_name([each.limits for each in statuses]),
-        statuses=_sum_by_name([each.statuses for each in statuses]),
-        latency=[sum(counts) for counts in zip_longest(*[each.latency for each in statuses], fillvalue=0)],
-        latency_seconds=sum([each.latency_seconds for each in statuses]),
-        item_types=_sum_by_name([each.item_types for each in statuses]),
+        latency=[sum(counts) for counts in zip_longest(*latency, fillvalue=0)],
         last_errors=_latest([error for each in statuses for error in each.last_errors]),
         estimate=_last_end([each.estimate for each in statuses if each.estimate is not None]),
-        health=Health(
-            lateness=max([each.health.lateness for each in statuses]),
-            memory=sum([each.health.memory for each in statuses]),
-            backlog=sum([each.health.backlog for each in statuses]),
-            callbacks=sum([each.health.callbacks for each in statuses]),
-            scopes=sum([each.health.scopes for each in statuses]),
-        ),
-        browser=BrowserStatus(
-            open=sum([each.browser.open for each in statuses]),
-            tabs=sum([each.browser.tabs for each in statuses]),
-            rendered=sum([each.browser.rendered for each in statuses]),
-            requests=sum([each.browser.requests for each in statuses]),
-            memory=sum([each.browser.memory for each in statuses]),
+        health=_sum_of([each.health for each in statuses], lateness=max([each.health.lateness for each in statuses])),
+        browser=_sum_of(
+            [each.browser for each in statuses],
             pages=[words for each in statuses for words in each.browser.pages][:MAX_GROUPS],
         ),
     )
 
 
-def _sum_of_rates(rates: Sequence[Rate]) -> Rate:
-    return Rate(
-        sum([rate.ten_seconds for rate in rates]),
-        sum([rate.minute for rate in rates]),
-        sum([rate.whole for rate in rates]),
-    )
+_S = TypeVar("_S", bound=Struct)
 
 
-def _sum_by_name(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)
-    return dict(total)
+def _sum_of(parts: Sequence[_S], **others: object) -> _S:
+    """Return the sums of all numbers in several values. ``others`` are the fields that are not summed up."""
+    for name in [name for name in parts[0].__struct_fields__ if name not in others]:
+        values: list[Any] = [getattr(part, name) for part in parts]
+        if isinstance(values[0], int | float):
+            others[name] = sum(values)
+        elif isinstance(values[0], Mapping):
+            others[name] = dict(sum(map(Counter, values), Counter()))
+        elif isinstance(values[0], Struct):
+            others[name] = _sum_of(values)
+    return msgspec.structs.replace(parts[0], **others)
 
 
 def _latest(errors: Sequence[ErrorExample]) -> list[ErrorExample]:

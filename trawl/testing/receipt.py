@@ -15,7 +15,6 @@ import html
 import logging
 import math
 import re
-import zlib
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -34,10 +33,10 @@ from trawl.observe import counted, duration_words, number_words, rate_words
 from trawl.robots import MAX_PARSED_BYTES, RobotsFile, as_utf8
 from trawl.testing.rates import MAX_PANELS, Panel, Rate, draw_rates
 from trawl.testing.sends import REFUSALS
+from trawl.testing.warc import Exchange, read_exchanges, reading_errors, warc_files
 
 if TYPE_CHECKING:
     from trawl.scheduler import Attempt
-    from trawl.testing.warc import Exchange
 
 __all__ = [
     "COLUMNS",
@@ -485,15 +484,8 @@ def check_files(paths: Sequence[str]) -> tuple[Checker, Receipt]:
     """
     checker, events, is_exact = Checker(), list[_Event](), True
     for path in paths:
-        try:
+        with reading_errors(path):
             found = list((_of_warc if path.endswith((".warc", ".warc.gz")) else _of_log)(checker, Path(path)))
-        except ImportError as error:
-            raise UsageError("a WARC file needs the extra warc: pip install 'trawl-crawler[warc]'") from error
-        except (OSError, EOFError, zlib.error) as error:
-            words = getattr(error, "strerror", None) or error
-            raise UsageError(f"{path}: can't be read: {words}") from error
-        except ValueError as error:
-            raise UsageError(str(error)) from error
         if not found:
             raise UsageError(f"{path}: no request was found in it")
         is_exact = is_exact and any(at % 1 for at, *_ in found)
@@ -506,8 +498,6 @@ def check_files(paths: Sequence[str]) -> tuple[Checker, Receipt]:
 
 
 def _of_warc(checker: Checker, path: Path) -> Iterator[_Event]:
-    from trawl.testing.warc import read_exchanges, warc_files  # noqa: PLC0415 - needs the extra warc
-
     for each in read_exchanges(warc_files(path), has_bodies=False):
         if each.sent is not None:
             own = [scope for _, _, scope in each.charges] if each.is_timed else [host_scope(each.url)]

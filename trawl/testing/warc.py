@@ -12,6 +12,8 @@ other programs, ``WARC-Date`` is the time of the send, and the field ``fetchTime
 A host is replayed with the latency of each response, the median duration of its new connections, and a rate limit: the
 limit that explains most of its refusals, or the limit that its headers announce. :class:`HostFit` describes how well
 this host fits the recording.
+
+Length: the records and their errors are read in one place, for both uses.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from __future__ import annotations
 import glob
 import math
 import re
+import zlib
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from operator import attrgetter
 from os import PathLike
@@ -33,7 +36,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from trawl.errors import DownloadError
+from trawl.errors import DownloadError, UsageError
 from trawl.http import Headers, Request, host_scope, normalize_url
 from trawl.testing.hosts import SimulatedResponse, failure_named
 from trawl.testing.limits import RateLimit, announced_limit, fit_limit
@@ -43,7 +46,16 @@ from trawl.transport.content_encoding import codings_of
 from trawl.transport.http11.parser import ConnectionClosedError, ResponseParser, end_of_head
 from trawl.transport.warc import ERROR_FIELD
 
-__all__ = ["Exchange", "HostFit", "Recording", "read_exchanges", "read_recording", "replay", "warc_files"]
+__all__ = [
+    "Exchange",
+    "HostFit",
+    "Recording",
+    "read_exchanges",
+    "read_recording",
+    "reading_errors",
+    "replay",
+    "warc_files",
+]
 
 _Key = tuple[str, str, bytes]
 """Method, URL and body of a request."""
@@ -282,6 +294,19 @@ def replay(answers: Mapping[_Key, SimulatedResponse]) -> Callable[[Request], Sim
         return answers.get((request.method, request.url.partition("#")[0], bytes(request.body or b"")), _NOT_FOUND)
 
     return answer
+
+
+@contextmanager
+def reading_errors(path: str | PathLike[str]) -> Iterator[None]:
+    """Raise the errors of reading a recording or a log as :class:`~trawl.errors.UsageError`, which is one line."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(f"{path}: a WARC file needs the extra warc: pip install 'trawl-crawler[warc]'") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def warc_files(path: Path) -> list[Path]:

@@ -36,7 +36,7 @@ from trawl.http import join_url
 from trawl.settings.check import checked
 from trawl.testing.hosts import EMPTY_PAGE, Latency, Outage, Uniform, failure_named
 from trawl.testing.limits import RateLimit
-from trawl.testing.warc import warc_files
+from trawl.testing.warc import reading_errors, warc_files
 from trawl.testing.web import SimulatedWeb
 
 __all__ = ["load_web"]
@@ -149,14 +149,11 @@ def load_web(path: str | Path) -> SimulatedWeb:
 
 
 def _of_warcs(path: Path) -> SimulatedWeb:
-    try:
-        return SimulatedWeb.from_warc(*warc_files(path))
-    except ImportError as error:
-        raise UsageError(f"{path}: a WARC file needs the extra warc: pip install 'trawl-crawler[warc]'") from error
-    except OSError as error:
-        raise UsageError(f"{path}: can't be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    with reading_errors(path):
+        web = SimulatedWeb.from_warc(*warc_files(path))
+    if web.recording is None or not web.recording.hosts:
+        raise UsageError(f"{path}: no request was found in it")
+    return web
 
 
 def _told(error: SettingsError) -> str:
