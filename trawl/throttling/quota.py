@@ -171,10 +171,8 @@ class Quota(Limit):
         traffic: The scope's requests, among them those that are ahead; None without a scope.
         allowance: The amount that may be spent before the job is stored again; None without a job.
         is_late: True if requests were queued before this quota existed. The scheduler queues them again.
-        refills: Number of times at which room was made other than by time passing. Waiting lanes are then checked
-            again.
-        told: Event loop times at which there is room for an amount that did not fit, by amount, because the quota no
-            longer knows them when there is room.
+        refills: Number of times at which room was made other than by time. Waiting lanes are then checked again.
+        told: Event loop times at which there is room for an amount that did not fit, by amount. Time removes charges.
         refilled_at: The latest of these times for the last granted request.
     """
 
