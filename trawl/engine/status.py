@@ -3,7 +3,7 @@
 Theory of operation. One :class:`StatusKeeper` per crawl is created on the first request for a status. Until then,
 nothing of this runs. Every second it computes the figures, which costs the same for any number of hosts. All lanes and
 scopes are read *in turn*: a slice of at most :data:`SLICE` seconds, and then a pause, so that the slices take at most
-:data:`SHARE` of the time. With 10,000 scopes, a round takes 10 to 15 s, and no step is longer than a slice. A lane or
+:data:`SHARE` of the time. With 10,000 scopes, a round takes 15 s, and no step is longer than a slice. A lane or
 scope may vanish between two slices, so a round reads lists of them and skips the missing ones. The rows that a viewer
 sees are computed anew in each tick. ``python -m benchmarks --row views`` measures all this.
 
