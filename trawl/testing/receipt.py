@@ -15,11 +15,13 @@ import html
 import logging
 import math
 import re
+import sys
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from heapq import heappop, heappush
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -236,13 +238,10 @@ class Checker:
     Args:
         grace: Tolerance in seconds, because the times are rounded.
         user_agent: The crawler's name in robots.txt; None for the ``User-Agent`` of the request for robots.txt.
-
-    Attributes:
-        grace: The tolerance.
     """
 
     def __init__(self, grace: float = GRACE, user_agent: str | None = None) -> None:
-        self.grace: float = grace
+        self._grace = grace
         self._user_agent = user_agent
         self._scopes: OrderedDict[str, _Scope] = OrderedDict()  # the longest idle scope is first
         self._rest = _Scope(math.inf)  # the figures of the scopes that were left out
@@ -389,7 +388,7 @@ class Checker:
             examples=self._examples,
             unread=self._unread,
             errors=self._errors,
-            grace=self.grace,
+            grace=self._grace,
         )
 
     def plot(self, title: str) -> str:
@@ -420,7 +419,7 @@ class Checker:
 
     def _judge(self, rule: str, at: float, url: str, early: float) -> None:
         self._checked[rule] += 1
-        if early <= self.grace + 1e-6:  # a time since the epoch is exact to less than a microsecond
+        if early <= self._grace + 1e-6:  # a time since the epoch is exact to less than a microsecond
             return
         self._violations[rule] += 1
         if len(self._examples) < MAX_VIOLATIONS:
@@ -456,10 +455,8 @@ _LOG_LINE = re.compile(  # the combined log format of Apache and nginx, perhaps 
 )
 _LOG_TIME = re.compile(r"(\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d)([.,]\d{1,9})?( [+-]\d{4})")
 
-_Event = tuple[float, int, Callable[..., None], Sequence[Any]]
-"""The time of an event, its order among equal times, and the call that adds it. An end comes after its own send and
-before other sends.
-"""
+_Sent = tuple[float, float, str, Sequence[str], "Exchange | int | None"]
+"""The times of a send and its end, the URL, the scopes, and the exchange, the status code or None."""
 
 
 class _Line(msgspec.Struct):
@@ -482,43 +479,57 @@ def check_files(paths: Sequence[str]) -> tuple[Checker, Receipt]:
     Raises:
         UsageError: If a file can't be read, has another format, or has no request.
     """
-    checker, events, is_exact = Checker(), list[_Event](), True
+    sends, is_exact = list[_Sent](), True
     for path in paths:
         with reading_errors(path):
-            found = list((_of_warc if path.endswith((".warc", ".warc.gz")) else _of_log)(checker, Path(path)))
+            found = list((_of_warc if path.endswith((".warc", ".warc.gz")) else _of_log)(Path(path)))
         if not found:
             raise UsageError(f"{path}: no request was found in it")
         is_exact = is_exact and any(at % 1 for at, *_ in found)
-        events += found
-    checker.grace = GRACE if is_exact else 1.0
-    events.sort(key=itemgetter(0, 1))
-    for _, _, act, args in events:
-        act(*args)
-    return checker, checker.receipt(", ".join(paths), datetime.fromtimestamp(events[0][0], UTC))
+        sends += found
+    sends.sort(key=itemgetter(0))
+    checker = Checker(GRACE if is_exact else 1.0)
+    _replay(checker, sends)
+    return checker, checker.receipt(", ".join(paths), datetime.fromtimestamp(sends[0][0], UTC))
 
 
-def _of_warc(checker: Checker, path: Path) -> Iterator[_Event]:
+def _replay(checker: Checker, sends: Sequence[_Sent]) -> None:
+    """Add sends and their ends in order of time. An end comes after its own send, and before other sends."""
+    ends: list[tuple[float, int, int]] = []
+    for number, (at, end, url, scopes, _) in enumerate(sends):
+        while ends and ends[0][:2] < (at, 1):
+            _end(checker, sends[heappop(ends)[2]])
+        checker.sent(at, url, scopes)
+        heappush(ends, (end, 0 if end > at else 2, number))
+    for _, _, number in sorted(ends):
+        _end(checker, sends[number])
+
+
+def _end(checker: Checker, send: _Sent) -> None:
+    _, end, url, scopes, result = send
+    if not isinstance(result, Exchange):
+        checker.ended(end, url, scopes, result)
+        return
+    answer = result.answer()
+    if answer is None or answer.error is not None:
+        checker.ended(end, url, scopes)
+        return
+    waits = _retry_after(answer.headers, datetime.fromtimestamp(end, UTC))
+    checker.ended(end, url, scopes, answer.status, waits)
+    if urlsplit(url).path == "/robots.txt":
+        found = re.search(rb"(?im)^user-agent:[ \t]*(.*?)\r?$", result.request)
+        agent = "" if found is None else found[1].decode("latin-1")
+        checker.read_robots(url, answer.status, answer.body, answer.headers, agent)
+
+
+def _of_warc(path: Path) -> Iterator[_Sent]:
     for each in read_exchanges(warc_files(path), has_bodies=False):
         if each.sent is not None:
             own = [scope for _, _, scope in each.charges] if each.is_timed else [host_scope(each.url)]
-            yield each.sent, 1, checker.sent, (each.sent, each.url, own)
-            yield each.ended, 0 if each.ended > each.sent else 2, _end_exchange, (checker, each, own)
+            yield each.sent, each.ended, each.url, own, each
 
 
-def _end_exchange(checker: Checker, exchange: Exchange, scopes: Sequence[str]) -> None:
-    answer = exchange.answer()
-    if answer is None or answer.error is not None:
-        checker.ended(exchange.ended, exchange.url, scopes)
-        return
-    waits = _retry_after(answer.headers, datetime.fromtimestamp(exchange.ended, UTC))
-    checker.ended(exchange.ended, exchange.url, scopes, answer.status, waits)
-    if urlsplit(exchange.url).path == "/robots.txt":
-        found = re.search(rb"(?im)^user-agent:[ \t]*(.*?)\r?$", exchange.request)
-        agent = "" if found is None else found[1].decode("latin-1")
-        checker.read_robots(exchange.url, answer.status, answer.body, answer.headers, agent)
-
-
-def _of_log(checker: Checker, path: Path) -> Iterator[_Event]:
+def _of_log(path: Path) -> Iterator[_Sent]:
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", errors="replace") as file:
         for number, text in enumerate(file, 1):
             if not text.strip():
@@ -532,8 +543,7 @@ def _of_log(checker: Checker, path: Path) -> Iterator[_Event]:
                     f"{path}, line {number}: {error}; a line is a request in the combined log format, or a JSON "
                     "object with time and url"
                 ) from error
-            yield at, 1, checker.sent, (at, line.url, [scope])
-            yield end, 0 if end > at else 2, checker.ended, (end, line.url, [scope], line.status)
+            yield at, end, line.url, (sys.intern(scope),), line.status
 
 
 def _of_json(text: str) -> tuple[_Line, str]:
