@@ -121,9 +121,9 @@ def assert_nothing_is_kept(fleet: Fleet) -> None:
         scheduler: Any = crawl._scheduler
         assert isinstance(scheduler, SharedJobScheduler)
         assert not scheduler._tokens
-        assert not scheduler.ahead
+        assert not scheduler.preparations.ahead
         assert len(scheduler._by_number) == len(scheduler._asks)
-        assert scheduler.in_flight == scheduler.ahead == scheduler.preparing == 0
+        assert scheduler.in_flight == scheduler.preparations.ahead == scheduler.preparations.running == 0
 
 
 @pytest.mark.parametrize("crawls", [1, 2])

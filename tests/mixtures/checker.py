@@ -51,7 +51,10 @@ class _Checker:
         self.connect = max(site.connect for site in mixture.sites.values())
         # Maximum time from the start of a request's middleware to its send, including waits for places and its send
         # time.
-        self.way = self.connect + (0.0 if mixture.awaits is None else mixture.awaits[1] + MAX_WAIT)
+        awaits = mixture.awaits or (0.0, 0.0)
+        # A request may wait at its connection: for the random offset of a rate, or for bytes that arrived meanwhile.
+        may_wait = awaits[1] or any({"bandwidth", "rate"} & set(config) for config in mixture.scope_settings.values())
+        self.way = self.connect + awaits[1] + (MAX_WAIT if may_wait else 0.0)
         # A request that its middleware redirects to another host holds places until then, and is sent much later or
         # never.
         self.ends_unsent = mixture.awaits is not None and any(step.kind == "rewrite" for step in mixture.steps)

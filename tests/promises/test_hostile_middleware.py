@@ -153,7 +153,8 @@ def check(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = {url.split("/")[4] for url, _ in Pages.requests if url.split("/")[3] not in LOST}
     assert wanted <= {item["number"] for item in sim.items}
     ((scheduler, asked_of),) = schedulers
-    assert (scheduler.pending, scheduler.ahead, scheduler.preparing, scheduler.in_flight) == (0, 0, 0, 0)
+    assert scheduler.pending == scheduler.in_flight == 0
+    assert scheduler.preparations.ahead == scheduler.preparations.running == 0
     for scope in asked_of.values():
         left = (
             scope.traffic.ahead,

@@ -72,7 +72,7 @@ def test_a_request_without_a_place_says_so() -> None:
 
 def preparing(rig: Rig, *attempts: Attempt) -> None:
     """Have the middleware of these start, in this order; it is known to await something."""
-    rig.scheduler.awaits = True
+    rig.scheduler.preparations.awaits = True
     for attempt in attempts:
         assert attempt.lane is not None
         for scope in attempt.lane.scopes:
@@ -83,7 +83,7 @@ def preparing(rig: Rig, *attempts: Attempt) -> None:
 
 def behind_user_code(limits: dict[str, Limits] | None = None, **options: Any) -> Rig:
     rig = Rig(limits, **options)
-    rig.scheduler.has_user_code = True
+    rig.scheduler.preparations.has_user_code = True
     return rig
 
 
@@ -109,11 +109,11 @@ def test_one_that_is_prepared_alone_has_its_places_at_once() -> None:
     rig = behind_user_code()
     attempt = rig.push(0, "a")
     preparing(rig, attempt)
-    assert rig.scheduler.ahead == rig.scheduler.preparing == rig.scope("a").traffic.ahead == 1
+    assert rig.scheduler.preparations.ahead == rig.scheduler.preparations.running == rig.scope("a").traffic.ahead == 1
     assert rig.scheduler.prepared(attempt, 1.0)
     assert attempt.has_places
     assert attempt.prepared_for == 1.0
-    assert rig.scheduler.ahead == rig.scheduler.preparing == rig.scope("a").traffic.ahead == 0
+    assert rig.scheduler.preparations.ahead == rig.scheduler.preparations.running == rig.scope("a").traffic.ahead == 0
 
 
 def test_a_prepared_request_says_that_no_place_is_free() -> None:

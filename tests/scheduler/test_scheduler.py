@@ -411,7 +411,7 @@ def test_c11_pending_requests_of_rendered_pages_make_a_page_budget_no_larger() -
 
 def test_requests_of_rendered_pages_leave_the_last_pages_to_be_prepared() -> None:
     rig = Rig(places=4)
-    rig.scheduler.has_user_code = True
+    rig.scheduler.preparations.has_user_code = True
     rig.scheduler.pages_left = 2
     rig.scheduler.in_flight, rig.scheduler.sub_requests = 3, 2
     assert rig.scheduler.preparing_full_by() is None

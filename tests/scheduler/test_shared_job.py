@@ -202,7 +202,7 @@ def test_a_quota_is_corrected_in_the_store() -> None:
 
 def prepared(rig: Rig) -> Attempt:
     """An attempt, without a token, whose middleware has run at 2.0."""
-    rig.scheduler.has_user_code = True
+    rig.scheduler.preparations.has_user_code = True
     attempt = rig.push("a", "host", "proxy")
     assert rig.at(0.0) == "a"
     assert rig.line.take() == []
@@ -244,12 +244,14 @@ def test_a_prepared_grant_leaves_the_line_for_tokens_when_it_ends() -> None:
     attempt = prepared(rig)
     rig.scheduler.give_back(attempt, 3.0)
     assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("drop", 1)]
-    assert rig.scopes["proxy"].traffic.ahead == rig.scopes["host"].traffic.ahead == rig.scheduler.ahead == 0
+    assert (
+        rig.scopes["proxy"].traffic.ahead == rig.scopes["host"].traffic.ahead == rig.scheduler.preparations.ahead == 0
+    )
 
 
 def test_a_response_of_user_code_waits_for_a_token_and_is_told_as_a_send() -> None:
     rig = Rig(host=Limits(), proxy=Limits(concurrency=1))
-    rig.scheduler.has_user_code = True
+    rig.scheduler.preparations.has_user_code = True
     attempt = rig.push("a", "host", "proxy")
     assert rig.at(0.0) == "a"
     attempt.task = object()

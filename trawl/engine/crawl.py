@@ -151,7 +151,7 @@ class Crawl:
         Direct fetches and requests for robots.txt are not included.
         """
         scheduler = self._scheduler
-        return self._state.queued + scheduler.ahead  # running tasks that have not sent yet
+        return self._state.queued + scheduler.preparations.ahead  # running tasks that have not sent yet
 
     @property
     def is_idle(self) -> bool:

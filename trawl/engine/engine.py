@@ -187,7 +187,7 @@ class Engine:
         self.throttle.make_managers(self.crawl)
         # User code that may await, fetch and respond.
         has_middleware = bool(context.middleware_stack.settings.downloader_middlewares)
-        self.scheduler.has_user_code = has_middleware or self.throttle.asks_manager
+        self.scheduler.preparations.has_user_code = has_middleware or self.throttle.asks_manager
         self.hooks: Hooks = context.hooks(
             self.crawl, item_check(context.spider, context.values.settings, context.stats)
         )
@@ -200,8 +200,9 @@ class Engine:
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
         layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
         if context.middleware_stack.settings.downloader_middlewares:
-            self.scheduler.caution = CAUTION if any(layer.may_respond for layer in layers) else 1.0
-        send = context.open_job.deaths.around(fetcher.send) if self.scheduler.has_user_code else fetcher.send
+            self.scheduler.preparations.caution = CAUTION if any(layer.may_respond for layer in layers) else 1.0
+        has_user_code = self.scheduler.preparations.has_user_code
+        send = context.open_job.deaths.around(fetcher.send) if has_user_code else fetcher.send
         fetch = compose([layer.middleware for layer in layers], send)
         self.script_pages: ScriptPages = ScriptPages()
         worker = context.open_job.worker_class(Worker)(

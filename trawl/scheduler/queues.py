@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from trawl.scheduler.lanes import Lane
     from trawl.throttling.scope import Scope
 
-__all__ = ["LaneQueues", "LaterQueue"]
+__all__ = ["LaneQueues", "LaterQueue", "Preparations"]
 
 
 class LaterQueue:
@@ -370,3 +370,36 @@ class LaneQueues:
             timers[:] = [timer for timer in timers if timer[2].armed == timer[0]]
             heapify(timers)
             self._timer_bound = 2 * len(timers) + ROOM_TO_GROW
+
+
+class Preparations(LaneQueues):
+    """The same for lanes whose attempts wait to be prepared, and what is known about the user code that prepares them.
+
+    Attributes:
+        has_user_code: True if user code runs before each send, so that requests are prepared before they wait for their
+            places. The engine sets it.
+        awaits: True if user code has awaited something before a send.
+        caution: Number of requests of a scope that user code must send, each after awaiting something, before it is
+            assumed never to respond. The engine sets it.
+        running: Number of pages whose middleware runs.
+        ahead: Number of pages that are being prepared, or are prepared and have no places yet.
+        overdue: A heap of the times at which attempts have taken much longer than others. Some may be old.
+    """
+
+    __slots__ = ("ahead", "awaits", "caution", "has_user_code", "overdue", "running")
+
+    def __init__(self) -> None:
+        super().__init__(prepares=True)
+        self.has_user_code: bool = False
+        self.awaits: bool = False
+        self.caution: float = 0.0
+        self.running: int = 0
+        self.ahead: int = 0
+        self.overdue: list[tuple[float, int, Attempt]] = []
+
+    def next_overdue(self) -> float:
+        """Return the time at which the next attempt is overdue; ``inf`` if there is none."""
+        overdue = self.overdue
+        while overdue and not (overdue[0][2].is_ahead and overdue[0][2].is_preparing):
+            heappop(overdue)
+        return overdue[0][0] if overdue else inf

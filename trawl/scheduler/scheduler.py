@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, cast
 from trawl.http import host_scope
 from trawl.scheduler.attempt import DIRECT, PAGE, PASSING, Attempt, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
-from trawl.scheduler.queues import LaneQueues, LaterQueue
+from trawl.scheduler.queues import LaneQueues, LaterQueue, Preparations
 from trawl.scheduler.reasons import (
     NO_PAGES,
     NO_PLACE,
@@ -94,20 +94,13 @@ class Scheduler:
         pending_direct: Number of pending direct attempts.
         in_flight: Number of attempts that have places.
         sub_requests: Number of these attempts that rendered pages have made.
-        has_user_code: True if user code runs before each send, so that requests are prepared before they wait for their
-            places. May be set.
-        awaits: True if user code has awaited something before a send.
-        caution: Number of requests of a scope that user code must send, each after awaiting something, before it is
-            assumed never to respond. May be set.
-        ahead: Number of pages that are being prepared, or are prepared and have no places yet.
-        preparing: Number of pages whose middleware runs.
         pages_left: Maximum number of pages that are ahead or in flight when another page is prepared; ``inf``: no
             limit. May be set.
         grants: Number of grants so far.
         looks: Number of lanes checked so far.
         queues: The ready and the waiting lanes. This attribute and the next four are for explanations and tests, and
             are only read there.
-        preparations: The same for lanes whose attempts wait to be prepared.
+        preparations: The same for lanes whose attempts wait to be prepared, and what is known about user code.
         lanes: The lanes with pending attempts.
         later: Attempts with a later time of their own.
         closed: The closed gates by origin.
@@ -120,16 +113,10 @@ class Scheduler:
         "_next_order",
         "_next_turn",
         "_now",
-        "_overdue",
         "_scope_of",
-        "_sign",
         "_vet",
-        "ahead",
-        "awaits",
-        "caution",
         "closed",
         "grants",
-        "has_user_code",
         "holder",
         "in_flight",
         "lanes",
@@ -141,7 +128,6 @@ class Scheduler:
         "pending_direct",
         "places",
         "preparations",
-        "preparing",
         "queues",
         "sub_requests",
     )
@@ -159,23 +145,16 @@ class Scheduler:
         self.pending_direct: int = 0
         self.in_flight: int = 0
         self.sub_requests: int = 0
-        self.ahead: int = 0
-        self.preparing: int = 0
         self.pages_left: float = inf
         self.grants: int = 0
         self.looks: int = 0
         self._scope_of = scope_of
-        self.has_user_code: bool = False
-        self.awaits: bool = False
-        self.caution: float = 0.0
         self._vet = vet
-        self._sign = -1 if depth_first else 1
-        self._next_order = count(1).__next__
+        self._next_order = (count(-1, -1) if depth_first else count(1)).__next__
         self._next_turn = count(1).__next__
         self._now = -inf
-        self._overdue: list[tuple[float, int, Attempt]] = []  # when each has taken much longer than others
         self.queues: LaneQueues = LaneQueues()
-        self.preparations: LaneQueues = LaneQueues(prepares=True)
+        self.preparations: Preparations = Preparations()
         self.lanes: dict[LaneId, Lane] = {}
         self.later: LaterQueue = LaterQueue()
         self.closed: dict[str, OriginGate] = {}
@@ -193,10 +172,10 @@ class Scheduler:
         if attempt.is_pending or attempt.is_under_way:
             raise ValueError(f"{attempt!r} is here already")
         attempt.pushed(now, not_before)
-        attempt.is_prepared = not self.has_user_code
+        attempt.is_prepared = not self.preparations.has_user_code
         self.pending += 1
         self.pending_direct += attempt.is_direct
-        order = self._sign * self._next_order()
+        order = self._next_order()
         if not_before > now:
             self.later.add(attempt, not_before, order)
         else:
@@ -209,13 +188,13 @@ class Scheduler:
         false, only direct attempts are returned. Returns :class:`Refused` for an attempt that may not be sent.
         """
         is_full, preparations = self.in_flight >= self.places, self.preparations
-        if is_full and not self.has_user_code:
+        if is_full and not preparations.has_user_code:
             self.left_by = NO_PLACE if self.queues.ready else None
             return None
         self._now = now
         if self.queues.timers:
             self.queues.advance(now)
-        if self._overdue:
+        if preparations.overdue:
             self._count_overdue(now)
         if preparations.timers:
             preparations.advance(now)
@@ -276,7 +255,7 @@ class Scheduler:
             if attempt.is_pending:
                 self.withdraw(attempt, now)
             else:
-                self.preparing -= attempt.is_page
+                self.preparations.running -= attempt.is_page
                 for scope in lane.scopes:
                     scope.traffic.release(attempt.granted_at)
             self._ahead_no_more(attempt)
@@ -302,9 +281,9 @@ class Scheduler:
         attempt.is_vetted = False
         self.pending += 1
         self.pending_direct += attempt.is_direct
-        self._line_up(attempt, self._sign * self._next_order(), now)
-        ready = self.queues.ready
-        if self.preparing or len(ready) != 1 or self.in_flight >= self.places or not (pages or attempt.is_direct):
+        self._line_up(attempt, self._next_order(), now)
+        ready, running = self.queues.ready, self.preparations.running
+        if running or len(ready) != 1 or self.in_flight >= self.places or not (pages or attempt.is_direct):
             return False
         if (lane := ready[0][5]).where is not READY or lane.head is not attempt:
             return False
@@ -323,11 +302,11 @@ class Scheduler:
         if attempt.is_pending or not attempt.is_under_way:  # the crawl is ending
             return
         if not attempt.has_places:
-            self.preparing -= attempt.is_page
-            self.ahead -= attempt.is_page
+            self.preparations.running -= attempt.is_page
+            self.preparations.ahead -= attempt.is_page
             self.in_flight += 1
             self.sub_requests += attempt.is_sub_request
-        self.caution = CAUTION
+        self.preparations.caution = CAUTION
         lane.responded(attempt)
         self.sent(attempt, attempt.granted_at)
         self._now = now
@@ -344,8 +323,8 @@ class Scheduler:
     def _note_prepared(self, attempt: Attempt, lane: Lane, now: float) -> None:
         started_at, attempt.granted_at = attempt.granted_at, now
         attempt.prepared_for = now - started_at
-        self.awaits |= attempt.prepared_for > MIN_LEAD
-        self.preparing -= attempt.is_page
+        self.preparations.awaits |= attempt.prepared_for > MIN_LEAD
+        self.preparations.running -= attempt.is_page
         for scope in lane.scopes:
             scope.traffic.release(started_at)
             if lane.kind != PASSING and scope.let_through_one(attempt.prepared_for):
@@ -362,25 +341,19 @@ class Scheduler:
         self._wake_preparations(scope, now)
 
     def _ahead_no_more(self, attempt: Attempt) -> None:
-        self.ahead -= attempt.is_page
+        self.preparations.ahead -= attempt.is_page
         if attempt.is_ahead:
             assert attempt.lane is not None
             attempt.lane.count_no_more(attempt)
 
     def _count_overdue(self, now: float) -> None:
         """Stop counting as ahead attempts that take much longer in their middleware than others: they may hang."""
-        while self._next_overdue() <= now:
-            attempt = heappop(self._overdue)[2]
+        while self.preparations.next_overdue() <= now:
+            attempt = heappop(self.preparations.overdue)[2]
             assert attempt.lane is not None
             attempt.lane.count_no_more(attempt)
             for scope in attempt.lane.scopes:
                 self._wake_preparations(scope, now)
-
-    def _next_overdue(self) -> float:
-        overdue = self._overdue
-        while overdue and not (overdue[0][2].is_ahead and overdue[0][2].is_preparing):
-            heappop(overdue)
-        return overdue[0][0] if overdue else inf
 
     def _tell_holders(self, scope: Scope, now: float) -> None:
         for holder in scope.holders:
@@ -481,10 +454,11 @@ class Scheduler:
 
         Without a free place it is ``inf``, because the caller would spin on a time in the past.
         """
-        at = inf if self.in_flight >= self.places else self.queues.next_timer()
-        if self.later.heap and (self.has_user_code or self.in_flight < self.places):
+        preparations, is_full = self.preparations, self.in_flight >= self.places
+        at = inf if is_full else self.queues.next_timer()
+        if self.later.heap and (preparations.has_user_code or not is_full):
             at = min(at, self.later.next_at())
-        return min(at, self.preparations.next_timer(), self._next_overdue()) if self.has_user_code else at
+        return min(at, preparations.next_timer(), preparations.next_overdue()) if preparations.has_user_code else at
 
     def preparing_full_by(self) -> Reason | None:
         """Return why no page may be prepared, whatever its scopes are; None if one may.
@@ -492,11 +466,11 @@ class Scheduler:
         As many middlewares may run as there are places. While all places are taken, no page is prepared that would wait
         behind another prepared page, or whose middleware seems to await nothing.
         """
-        is_taken = self.in_flight >= self.places
-        pages = self.in_flight - self.sub_requests + self.ahead
-        if self.preparing >= self.places or pages >= self.pages_left:
+        is_taken, preparations = self.in_flight >= self.places, self.preparations
+        pages = self.in_flight - self.sub_requests + preparations.ahead
+        if preparations.running >= self.places or pages >= self.pages_left:
             return NO_PLACE if is_taken else NO_PREPARATION
-        return NO_PLACE if is_taken and (not self.awaits or self.ahead > self.preparing) else None
+        return NO_PLACE if is_taken and (not preparations.awaits or preparations.ahead > preparations.running) else None
 
     def full_by(self, lane: Lane) -> Reason | None:
         """Return why nothing in ``lane`` may be sent or prepared, whatever its scopes are; None if it may."""
@@ -567,10 +541,10 @@ class Scheduler:
             lane = self.lanes[lane_id] = Lane(lane_id, scopes, attempt.origin, kind)
             lane.prepares = not attempt.is_prepared
             lane.was_prepared = attempt.task is not None
-            if lane.prepares and self.caution:
+            if lane.prepares and self.preparations.caution:
                 for scope in scopes:
                     if scope.caution < 0.0:
-                        scope.caution = self.caution
+                        scope.caution = self.preparations.caution
             lane.need(tuple([amount for _, amount in attempt.scopes]) if lane.scopes else (), now)
             lane.add(attempt, order)
             lane.take_turn(self._next_turn())
@@ -681,16 +655,16 @@ class Scheduler:
             attempt.left_by if lane.was_prepared else None
         )
         if lane.prepares:
-            self.preparing += attempt.is_page
-            self.ahead += attempt.is_page
+            self.preparations.running += attempt.is_page
+            self.preparations.ahead += attempt.is_page
             lane.prepare(attempt, now)
             if attempt.is_ahead:
                 at = now + max([scope.patience for scope in lane.scopes], default=MAX_LEAD)
-                heappush(self._overdue, (at, self.grants, attempt))
+                heappush(self.preparations.overdue, (at, self.grants, attempt))
         else:
             self.in_flight += 1
             self.sub_requests += attempt.is_sub_request
-            self.ahead -= lane.was_prepared and attempt.is_page
+            self.preparations.ahead -= lane.was_prepared and attempt.is_page
             lane.grant(attempt, now)
         attempt.is_under_way = True
         if attempt.is_exempt:
@@ -760,5 +734,6 @@ class Scheduler:
         del self.lanes[lane.id]
         for scope in lane.scopes if queues.scope_queues else ():
             # A common scope also counts lanes of other crawls, which are in the queues of those crawls.
-            if not scope.waits.lanes or ((scope.holders or self.has_user_code) and not queues.is_needed(scope)):
+            is_counted = bool(scope.holders) or self.preparations.has_user_code
+            if not scope.waits.lanes or (is_counted and not queues.is_needed(scope)):
                 queues.close_queue(scope)
