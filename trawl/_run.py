@@ -40,7 +40,8 @@ from trawl.engine.run import CrawlResult
 from trawl.engine.watchers import report_blocked_loop
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import SCHEMES, Frontier, JobSettings, MemoryFrontier, named_frontier
-from trawl.http import Middleware, Request, fingerprint, normalize_url
+from trawl.http import Headers, Middleware, Request, fingerprint, normalize_url
+from trawl.http.headers import class_of_crawl
 from trawl.middleware import MiddlewareSettings, MiddlewareStack, open_middleware_stack
 from trawl.middleware.contact import AdvisingTransport
 from trawl.middleware.factory import Adapt
@@ -396,6 +397,11 @@ async def crawl_with(
 
 def _spider(settings: Settings, crawler: Crawler, spider: type[Spider], arguments: Mapping[str, Any] | None) -> Spider:
     """Return the spider of a crawl, and log the settings that have no effect on it."""
+    class_of_crawl.set(Headers)
+    if settings["SCRAPY_COMPAT"]:
+        from trawl.compat.messages import ScrapyHeaders  # noqa: PLC0415 - only for moved crawls
+
+        class_of_crawl.set(ScrapyHeaders)  # all tasks of the crawl inherit it
     instance = make_spider(spider, arguments, crawler)
     if isinstance(domains := instance.allowed_domains, Iterator):  # several components read them
         with suppress(AttributeError):  # a property without a setter, which returns a new iterator each time

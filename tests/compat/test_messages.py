@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import trawl
 from trawl.cli.load import load_spider
 from trawl.compat.messages import HeaderText, ScrapyHeaders, show_headers
 from trawl.feeds.to_json import to_json
@@ -311,3 +312,22 @@ def test_a_charset_that_is_named_is_not(codec: str, kind: str) -> None:
     response = Response("http://a.example/", body=RUSSIAN.encode(codec), headers={"Content-Type": kind})
     show_headers(response)
     assert response.text == RUSSIAN
+
+
+def test_the_headers_of_new_requests_and_responses_are_scrapys_in_a_moved_crawl() -> None:
+    class Own(trawl.Spider):
+        name = "own"
+        start_urls = ("http://one.example/",)
+
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            request = Request("http://one.example/a", headers={"X": ["a", "b"]})
+            request.headers["Y"] = "c"
+            page = HtmlResponse("http://one.example/", headers={"Z": "d"})
+            yield {"moved": [request.headers["X"] == b"b", request.headers.get("Y") == b"c", page.headers["Z"] == b"d"]}
+
+    web = SimulatedWeb()
+    web.add_page("http://one.example/", body="x")
+    for is_moved in (True, False):
+        sim = simulate(Own, web, {"SCRAPY_COMPAT": is_moved})
+        assert sim.items == [{"moved": [is_moved] * 3}]
+    assert type(Request("http://one.example/", headers={"X": "1"}).headers) is Headers

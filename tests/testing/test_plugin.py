@@ -28,6 +28,14 @@ def test_a_failure_without_a_run_shows_nothing(simulated_web):
 """
 
 
+MOVED = """
+import trawl as scrapy
+
+def test_headers_are_scrapys():
+    assert scrapy.Request("http://a.example/", headers={"X": "1"}).headers["X"] == b"1"
+"""
+
+
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
     is_installed = any(each.value == "trawl.testing.plugin" for each in entry_points(group="pytest11"))
     plugin = [] if is_installed else ["-p", "trawl.testing.plugin"]
@@ -40,8 +48,9 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_fixture_is_there_and_a_failed_test_shows_its_sends(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TEST)
+    (tmp_path / "test_moved.py").write_text(MOVED)
     output = run(tmp_path).stdout
-    assert "1 passed" in output
+    assert "2 passed" in output
     assert "2 failed" in output
     assert output.count("Simulated sends") == 1
     assert "0.250     1.500     1     200" in output

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, MutableMapping, Set
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Self, TypeVar, overload
 
-__all__ = ["Headers", "HeadersInput", "SharedHeaders", "check_cookie", "field_bytes", "parse_date"]
+__all__ = ["Headers", "HeadersInput", "SharedHeaders", "check_cookie", "class_of_crawl", "field_bytes", "parse_date"]
 
 HeadersInput = Mapping[str, Any] | Iterable[tuple[str | bytes, Any]]
 """Input for headers: a mapping or an iterable of pairs.
@@ -248,6 +249,10 @@ class Headers(MutableMapping[str, str]):
         key = written.lower()
         field = self._fields.get(key) if is_added else None
         self._fields[key] = [written, *texts] if field is None else [*field, *texts]
+
+
+class_of_crawl: ContextVar[type[Headers]] = ContextVar("class_of_crawl", default=Headers)
+"""The class of the headers of new requests and responses. A moved crawl sets another class."""
 
 
 class SharedHeaders(Headers):

@@ -17,7 +17,7 @@ import msgspec
 
 from trawl import scrapy_names
 from trawl.http.content import with_legacy_query
-from trawl.http.headers import Headers, HeadersInput, SharedHeaders, check_cookie
+from trawl.http.headers import Headers, HeadersInput, SharedHeaders, check_cookie, class_of_crawl
 from trawl.http.notes import RequestNotes, notes_of, set_notes
 from trawl.http.url import Fields, encode_form, join_url, lacks_path, normalize_url, sorted_url
 from trawl.passwords import without_passwords
@@ -236,7 +236,7 @@ class Request:
         self.priority: int = priority
         self.dont_filter: bool = dont_filter
         self.depth: int = 0
-        self._headers = None if headers is None else Headers(headers)
+        self._headers = None if headers is None else class_of_crawl.get()(headers)
         self._meta = dict(meta) if meta else None
         self._cb_kwargs = dict(cb_kwargs) if cb_kwargs else None
         self._optional: _OptionalFields | None = {"cookies": _copied(cookies)} if cookies else None
@@ -331,14 +331,14 @@ class Request:
         """The request's own headers. Default headers are added when the request is sent."""
         headers = self._headers
         if headers is None:
-            headers = self._headers = Headers()
+            headers = self._headers = class_of_crawl.get()()
         elif type(headers) is SharedHeaders:
-            headers = self._headers = Headers(headers)
+            headers = self._headers = class_of_crawl.get()(headers)
         return headers
 
     @headers.setter
     def headers(self, headers: HeadersInput | None) -> None:
-        self._headers = headers if headers is None or isinstance(headers, Headers) else Headers(headers)
+        self._headers = headers if headers is None or isinstance(headers, Headers) else class_of_crawl.get()(headers)
 
     def share_headers(self, headers: SharedHeaders) -> None:
         """Add each of ``headers`` that the request does not set itself.
@@ -471,7 +471,7 @@ class Request:
         share it.
         """
         meta, cb_kwargs, headers = self._meta, self._cb_kwargs, self._headers
-        if self._optional or type(headers) not in _HEADERS or not (_is_plain(meta) and _is_plain(cb_kwargs)):
+        if self._optional or not (_is_plain(meta) and _is_plain(cb_kwargs)):
             return None
         fields = None if headers is None else list(headers._fields.values())
         return (
@@ -551,8 +551,6 @@ class Request:
 
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.]*)\}")
-
-_HEADERS = (type(None), Headers, SharedHeaders)
 
 _SLASHES = 3
 """Number of slashes in a URL with the path ``/``."""

@@ -14,7 +14,7 @@ from lxml import etree
 from trawl import scrapy_names
 from trawl.http.content import decode_body, selector_type, with_legacy_query
 from trawl.http.encodings import decoding_codec, output_codec
-from trawl.http.headers import Headers, HeadersInput
+from trawl.http.headers import Headers, HeadersInput, class_of_crawl
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.url import is_joinable, join_url, scheme_of
 from trawl.passwords import without_passwords
@@ -246,7 +246,7 @@ class Response:
             raise TypeError(f"the body of a response must be bytes, not {type(body).__name__}")
         self.url: str = url
         self.status: int = status if type(status) is int else int(status)
-        self.headers: Headers = headers if isinstance(headers, Headers) else Headers(headers)
+        self.headers: Headers = headers if isinstance(headers, Headers) else class_of_crawl.get()(headers)
         self.body: bytes = body
         self.request: Request | None = request
         self.flags: list[str] = list(flags or ())

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO, Literal, Protocol, Unpack
 
 from trawl.http.content import UNTOLD_TYPES, parse_content_type, selector_type
-from trawl.http.headers import Headers, HeadersInput
+from trawl.http.headers import Headers, HeadersInput, class_of_crawl
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.response import Response
 from trawl.selectors import SelectorType
@@ -103,7 +103,7 @@ class TextResponse(Response, metaclass=_ByContent):
             encoding: The charset.
             options: Further arguments of :class:`trawl.Response`.
         """
-        fields = headers if isinstance(headers, Headers) else Headers(headers)
+        fields = headers if isinstance(headers, Headers) else class_of_crawl.get()(headers)
         if isinstance(body, str):
             encoding = encoding or "utf-8"
             body = body.encode(encoding)

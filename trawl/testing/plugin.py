@@ -9,12 +9,16 @@ throttling takes five lines. The report of a failed test shows the sends::
         sim = simulate(Books, simulated_web, settings=settings)
         assert sim.gaps("books.toscrape.com") == [1.0] * 10
 
+In a test file that was moved from Scrapy, the headers of requests and responses are those of a moved crawl.
+
 The plugin imports no part of the engine before a test uses the fixture.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +26,7 @@ import pytest
 if TYPE_CHECKING:
     from trawl.testing.web import SimulatedWeb
 
-__all__ = ["pytest_runtest_makereport", "simulated_web"]
+__all__ = ["pytest_runtest_makereport", "pytest_runtest_protocol", "simulated_web"]
 
 MAX_ROWS = 200  # maximum number of sends in the report of a failed test
 
@@ -45,3 +49,25 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
         report.sections.append(("Simulated sends", timeline(web.latest.sends, MAX_ROWS)))
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Run the tests of a file that was moved from Scrapy with Scrapy's form of headers."""
+    if "trawl" not in sys.modules or not _is_moved(str(item.path)):
+        return (yield)
+    from trawl.compat.messages import ScrapyHeaders  # noqa: PLC0415 - only for moved tests
+    from trawl.http.headers import class_of_crawl  # noqa: PLC0415 - likewise
+
+    token = class_of_crawl.set(ScrapyHeaders)
+    try:
+        return (yield)
+    finally:
+        class_of_crawl.reset(token)
+
+
+@cache
+def _is_moved(path: str) -> bool:
+    from trawl.scrapy_names import is_moved_file  # noqa: PLC0415 - only if a test uses trawl
+
+    return is_moved_file(path)
