@@ -19,6 +19,7 @@ from contextlib import (
     nullcontext,
     suppress,
 )
+from contextvars import Token
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -66,7 +67,7 @@ from trawl.user_files import is_imported_for_spiders
 if TYPE_CHECKING:
     from trawl.compat.middleware import Show
 
-__all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
+__all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run", "set_header_class"]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -395,13 +396,22 @@ async def crawl_with(
             return await without_groups(run(context))
 
 
+def set_header_class(*, is_moved: bool) -> Token[type[Headers]]:
+    """Set the class of the headers of new requests and responses, and return the token to reset it.
+
+    Args:
+        is_moved: True for the class of moved crawls.
+    """
+    if not is_moved:
+        return class_of_crawl.set(Headers)
+    from trawl.compat.messages import ScrapyHeaders  # noqa: PLC0415 - only for moved crawls
+
+    return class_of_crawl.set(ScrapyHeaders)
+
+
 def _spider(settings: Settings, crawler: Crawler, spider: type[Spider], arguments: Mapping[str, Any] | None) -> Spider:
     """Return the spider of a crawl, and log the settings that have no effect on it."""
-    class_of_crawl.set(Headers)
-    if settings["SCRAPY_COMPAT"]:
-        from trawl.compat.messages import ScrapyHeaders  # noqa: PLC0415 - only for moved crawls
-
-        class_of_crawl.set(ScrapyHeaders)  # all tasks of the crawl inherit it
+    set_header_class(is_moved=settings["SCRAPY_COMPAT"])  # all tasks of the crawl inherit it
     instance = make_spider(spider, arguments, crawler)
     if isinstance(domains := instance.allowed_domains, Iterator):  # several components read them
         with suppress(AttributeError):  # a property without a setter, which returns a new iterator each time

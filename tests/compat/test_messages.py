@@ -320,9 +320,9 @@ def test_the_headers_of_new_requests_and_responses_are_scrapys_in_a_moved_crawl(
         start_urls = ("http://one.example/",)
 
         def parse(self, response: Any, **kwargs: Any) -> Any:
-            request = Request("http://one.example/a", headers={"X": ["a", "b"]})
+            request: Any = Request("http://one.example/a", headers={"X": ["a", "b"]})
             request.headers["Y"] = "c"
-            page = HtmlResponse("http://one.example/", headers={"Z": "d"})
+            page: Any = HtmlResponse("http://one.example/", headers={"Z": "d"})
             yield {"moved": [request.headers["X"] == b"b", request.headers.get("Y") == b"c", page.headers["Z"] == b"d"]}
 
     web = SimulatedWeb()
