@@ -16,7 +16,8 @@ import pytest
 import trio
 
 import trawl
-from tests.servers.chromium import BINARY, Tab, open_tab
+from tests.servers.chromium import Tab, open_tab
+from tests.servers.rendering import wanted
 from tests.test_panel import Instant
 from tests.watched_crawl import crawl_with
 from trawl.engine import Crawl
@@ -25,10 +26,7 @@ from trawl.http import Response, host_scope
 from trawl.panel import Panel, parse_address
 from trawl.settings import Layer, load
 
-pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.skipif(BINARY is None, reason="needs Chromium (Debian: chromium-headless-shell)"),
-]
+pytestmark = pytest.mark.servers
 
 MARKUP = "<img src=x onerror=document.title=1><script>document.title='XSS'</script>"
 
@@ -114,6 +112,7 @@ async def seen(
     use: Use, *spiders: type[trawl.Spider[Any]], settings: dict[str, Any] | None = None, transport: Any = None
 ) -> None:
     """Look at running crawls in a browser, and end them. The page must have logged nothing."""
+    wanted()
     loaded = load(Layer("test", {**SETTINGS, **(settings or {})}))
     with shown() as (panel, url):
         async with open_tab() as tab, trio.open_nursery() as nursery:
