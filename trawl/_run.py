@@ -438,10 +438,10 @@ def _values(settings: Settings, spider: Spider, seed: int | None) -> CrawlValues
     )
 
 
-def _shared_hosts(settings: Settings, spider: Spider) -> Callable[[str], bool] | None:
+def _shared_hosts(settings: Settings, spider: Spider) -> Callable[[str], bool | None] | None:
     """Return a test for the hosts that pages in several processes of a job need; None if there are none."""
     is_chosen = settings.source("BROWSER_THIRD_PARTY") != DEFAULT
-    return shared_hosts(settings.of(BrowserSettings), spider.allowed_domains, is_chosen=is_chosen)
+    return shared_hosts(settings.of(BrowserSettings), spider, is_chosen=is_chosen) if settings["JOB_DIR"] else None
 
 
 def _marks(crawler: Crawler) -> Callable[[Request], bytes | None]:

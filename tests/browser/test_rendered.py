@@ -440,6 +440,8 @@ def test_a_page_that_waits_for_a_tab_says_so() -> None:
         ({"run": "__class__"}, "run names '__class__', and the spider has no such method"),
         ({"run": "crawl"}, "run names 'crawl', and the spider has no such method"),
         ({"timeout": -1.0}, "timeout"),
+        ({"wait_for": "p["}, "wait_for is not a valid CSS selector: 'p['"),
+        ({"wait_for": "//div"}, "wait_for is not a valid CSS selector: '//div'"),
         ({"block": ["pictures"]}, "block"),
         ("firefox", "meta browser is reserved for rendered pages: rename your own key, or use True or a trawl.Page"),
     ],
@@ -513,7 +515,7 @@ def test_a_script_that_the_page_makes_fail_is_an_error_of_its_page_only(
 
     class One(Shop):
         pages = 1
-        how = {"wait_for": ".["} if action == "wait_for" else True
+        how = {"wait_for": ":is(["} if action == "wait_for" else True
 
     sim = simulate(One, shop(1), {"RETRY_TIMES": 1, "BROWSER_SHARE": 0}, errors="collect")
     assert [item["error"] for item in sim.items] == [error]
@@ -580,7 +582,7 @@ def test_the_status_shows_the_open_pages_and_what_each_waits_for() -> None:
     found: list[Any] = []
 
     async def look(crawl: Any) -> None:
-        for at in (3.5, 10.0, 40.0):
+        for at in (1.5, 3.5, 10.0, 40.0):
             await trio.sleep_until(crawl.started_at + at)
             found.append(crawl.status().browser)
 
@@ -595,9 +597,12 @@ def test_the_status_shows_the_open_pages_and_what_each_waits_for() -> None:
                 await trio.sleep(45.0)
 
     simulate(One, web, {"DOWNLOAD_DELAY": 3.0, "WATCHERS": {look: 1}})
-    waiting, running, after = found
+    held, waiting, running, after = found
+    assert held.pages == [
+        f"{A}/0: open for 0 s, waits for {A}/api/0 (a.example delay 1.5 s (configuration)) and 1 more"
+    ]
     assert (waiting.open, waiting.tabs, waiting.rendered) == (1, 4, 0)
-    assert waiting.pages == [f"{A}/0: open for 2 s, waits for {A}/api/0 and 1 more"]
+    assert waiting.pages == [f"{A}/0: open for 2 s, waits for {A}/api/0 (in flight) and 1 more"]
     assert running.pages == [f"{A}/0: open for 8 s, runs its scripts"]  # as of the latest second
     assert (after.open, after.rendered, after.requests, after.pages) == (0, 1, 2, [])
 

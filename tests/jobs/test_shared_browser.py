@@ -39,6 +39,10 @@ class Rendering(trawl.Spider):
         yield {"url": response.url, "statuses": statuses, "html": response.text}
 
 
+Plain = type("Plain", (trawl.Spider,), {"name": "plain", "__module__": "tests.jobs.test_shared"})
+"""A spider of a module that renders no pages."""
+
+
 def web() -> SimulatedWeb:
     made = SimulatedWeb()
     made.add_host("cdn.example", latency=0.05)
@@ -54,8 +58,8 @@ def web() -> SimulatedWeb:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"BROWSER_THIRD_PARTY": ["cdn.example"]}, {"BROWSER_THIRD_PARTY": "all"}],
-    ids=["named", "all hosts of sub-requests"],
+    [{"BROWSER_THIRD_PARTY": ["cdn.example"]}, {"BROWSER_THIRD_PARTY": "all"}, {}],
+    ids=["named", "all hosts of sub-requests", "not named"],
 )
 async def test_three_processes_keep_the_delay_of_one_cdn_and_refuse_no_request(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, settings: Mapping[str, Any]
@@ -98,8 +102,28 @@ async def test_three_processes_keep_the_delay_of_one_cdn_and_refuse_no_request(
 def test_the_settings_alone_decide_which_hosts_are_shared(
     third: Any, allowed: Sequence[str], is_chosen: bool, shared: Sequence[str], own: Sequence[str]
 ) -> None:
-    is_shared = shared_hosts(BrowserSettings(browser_third_party=third), allowed, is_chosen=is_chosen)
+    spider = Plain()
+    spider.allowed_domains = allowed
+    is_shared = shared_hosts(BrowserSettings(browser_third_party=third), spider, is_chosen=is_chosen)
     assert [host for host in [*shared, *own] if is_shared is not None and is_shared(host)] == list(shared)
+
+
+@pytest.mark.parametrize(("third", "expected"), [("all", None), ("none", False), (("shop.example",), False)])
+def test_the_hosts_of_a_spider_that_renders_pages_are_shared_if_possible(third: Any, expected: Any) -> None:
+    spider = Rendering()
+    spider.allowed_domains = ["shop.example"]
+    is_shared = shared_hosts(BrowserSettings(browser_third_party=third), spider, is_chosen=False)
+    assert (False if is_shared is None else is_shared("cdn.example")) is expected
+
+
+async def test_limits_that_cannot_be_shared_stay_as_they_are_if_no_host_is_named(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    fleet = Fleet(tmp_path, store, AUTOTHROTTLE_ENABLED=True)
+    fleet.web, fleet.spider = web(), Rendering
+    await fleet.work(0, feed=True)
+    assert fleet.results[0].reason == "finished"
+    assert len(fleet.lines) == HOSTS * PAGES
 
 
 def test_many_allowed_domains_cost_a_host_no_comparison_with_each() -> None:
@@ -120,21 +144,23 @@ def test_many_allowed_domains_cost_a_host_no_comparison_with_each() -> None:
             return self
 
     allowed = [f"shop{number}.example" for number in range(1000)]
-    is_shared = shared_hosts(BrowserSettings(), allowed, is_chosen=True)
+    spider = Rendering()
+    spider.allowed_domains = allowed
+    is_shared = shared_hosts(BrowserSettings(), spider, is_chosen=True)
     assert is_shared is not None
     assert is_shared(Text("cdn.example"))
     assert Text.compared < 10
 
 
 def test_a_third_party_that_is_no_domain_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"must hold domains such as 'cdn.example', not 'http://cdn.example/'"):
+    with pytest.raises(SettingsError, match=r"must hold domains such as 'cdn.example': not a domain: 'http://cdn.example/'"):
         BrowserSettings(browser_third_party=("http://cdn.example/",))
 
 
 async def test_an_open_page_keeps_its_hosts_until_it_is_closed_when_another_process_joins(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:
-    fleet = Fleet(tmp_path, store)
+    fleet = Fleet(tmp_path, store, BROWSER_THIRD_PARTY="none")
     fleet.spider = Rendering
     slow = SimulatedWeb()
     for host in range(HOSTS):

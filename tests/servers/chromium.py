@@ -60,7 +60,7 @@ class Tab:
             raise RuntimeError(f"{expression}: {found['exceptionDetails']}")
         return found["result"].get("value")
 
-    async def until(self, expression: str, seconds: float = 120.0) -> Any:
+    async def until(self, expression: str, seconds: float = 300.0) -> Any:
         """Wait until an expression in the page is true, and return its value."""
         with trio.fail_after(seconds):
             while True:

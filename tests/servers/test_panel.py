@@ -235,7 +235,7 @@ async def test_ten_thousand_scopes() -> None:
 
     async def use(tab: Tab, url: str, crawl: Crawl) -> None:
         await tab.open(url)
-        await tab.until("total >= 10000", 120.0)
+        await tab.until("total >= 10000", 600.0)
         assert await tab.js("document.querySelectorAll('#rows tr').length") == 100
         assert await tab.js("document.getElementsByTagName('*').length") < 5000
         await tab.js("$('text').value = 'h1234.'; $('text').oninput()")

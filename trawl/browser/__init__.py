@@ -1,5 +1,6 @@
 """Pages that need a browser: Chromium without a network, rendering as middleware, and the browsers of a crawl."""
 
+from trawl.browser.devtools import find_chromium
 from trawl.browser.page import Answer, Ask, Asked, BrowserFrame, BrowserPage, Opening, OpenPage
 from trawl.browser.pool import Browsers, BrowserSettings, Page, check_browser, shared_hosts
 from trawl.browser.rendering import PageCrawl, PageDetails, RenderedResponse, Rendering, SubRequest
@@ -21,5 +22,6 @@ __all__ = [
     "Rendering",
     "SubRequest",
     "check_browser",
+    "find_chromium",
     "shared_hosts",
 ]

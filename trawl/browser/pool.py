@@ -7,8 +7,11 @@ a task of :meth:`Browsers.run`, which the crawl runs alongside its requests.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
+import re
+import sys
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -36,6 +39,9 @@ MAX_FAILURES = 3
 
 MEASURE_EVERY = 10.0
 """Seconds between two readings of the browser's memory."""
+
+MENTION = re.compile(r"""["']browser["']|[.](?:render|open_page)[(]""")
+"""Source code that renders pages."""
 
 Blocked = Literal["image", "media", "font", "stylesheet", "script", "xhr", "other"]
 
@@ -109,8 +115,8 @@ class BrowserSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Literal["all", "none"] | tuple[str, ...],
         Meta(
             description="Hosts outside the page's own registrable domain to which a page may send requests: `all`, "
-            "`none`, or a list of domains. If it is set, the processes of a job share the scopes of these hosts. For "
-            "`all`, these are all hosts outside `allowed_domains`."
+            "`none`, or a list of domains. If the spider renders pages, the processes of a job share the scopes of "
+            "these hosts. For `all`, these are all hosts outside `allowed_domains`."
         ),
     ] = "all"
     browser_requests_limit: Annotated[
@@ -376,36 +382,43 @@ async def _set_cookies(connection: Connection, context: str, cookies: Sequence[M
             connection.post("", "Storage.setCookies", {"browserContextId": context, "cookies": [cookie]})
 
 
-def shared_hosts(
-    settings: BrowserSettings, allowed_domains: Iterable[str] | None, *, is_chosen: bool
-) -> Callable[[str], bool] | None:
+def shared_hosts(settings: BrowserSettings, spider: Any, *, is_chosen: bool) -> Callable[[str], bool | None] | None:
     """Return a test for the hosts that pages in several processes of a job need; None if there are no such hosts.
 
-    Only the settings decide, so that all processes agree.
+    Only the settings and the source of the spider decide, so that all processes agree. The test returns None instead of
+    True for hosts that are shared only if their limits allow it, because ``BROWSER_THIRD_PARTY`` does not name them.
 
     Args:
         settings: The settings.
-        allowed_domains: The spider's allowed domains.
+        spider: The spider. Without ``BROWSER_THIRD_PARTY``, its source must mention rendered pages.
         is_chosen: True if ``BROWSER_THIRD_PARTY`` is set.
     """
     third = settings.browser_third_party
-    if third == "none" or not is_chosen:
+    if third == "none" or not (is_chosen or _mentions_pages(type(spider))):
         return None
-    named = _own_domains(allowed_domains) if third == "all" else settings.third_party_domains
+    named = settings.third_party_domains
+    if third == "all":  # all hosts outside the spider's own domains; the rules of admission report wrong domains
+        allowed, own = spider.allowed_domains, set()
+        for name in allowed if isinstance(allowed, Iterable) else ():
+            with suppress(ValueError, AttributeError):
+                own.add(normalize_domain(name))
+        named = frozenset(own)
 
-    def is_shared(host: str) -> bool:
-        return is_in_domains(host, named) != (third == "all")
+    def is_shared(host: str) -> bool | None:
+        is_wanted = is_in_domains(host, named) != (third == "all")
+        return None if is_wanted and not is_chosen else is_wanted
 
     return is_shared
 
 
-def _own_domains(allowed_domains: object) -> frozenset[str]:
-    """Return the domains in normal form, except wrong ones, which the rules of admission report."""
-    found = set()
-    for name in allowed_domains if isinstance(allowed_domains, Iterable) else ():
-        with suppress(ValueError, AttributeError):
-            found.add(normalize_domain(name))
-    return frozenset(found)
+def _mentions_pages(spider: type) -> bool:
+    """Return True if the module of a spider or of its bases mentions meta ``browser``, or a method that renders."""
+    for name in {cls.__module__ for cls in spider.__mro__}:
+        if name.partition(".")[0] not in ("trawl", "builtins", "typing"):
+            with suppress(OSError, TypeError, KeyError):  # a module without source
+                if MENTION.search(inspect.getsource(sys.modules[name])):
+                    return True
+    return False
 
 
 def check_browser(settings: BrowserSettings) -> str:

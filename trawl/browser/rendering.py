@@ -24,6 +24,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -82,6 +83,9 @@ MAX_SHOWN, MAX_WORDS = 5, 300
 FILE_OVERHEAD = 500
 """Bytes of a shared file besides its URL, headers and body."""
 
+NEWER_CSS = re.compile(r":[\w-]+\(|::|\s[is]\s*\]|&", re.IGNORECASE)
+"""Parts of selectors that Chromium knows, but perhaps not cssselect."""
+
 SHARED_KINDS = frozenset({"Script", "Stylesheet"})
 
 
@@ -104,6 +108,10 @@ class PageCrawl(Protocol):
 
     async def fetch(self, request: Request) -> Response:
         """Send a direct fetch. A checkpoint."""
+        ...
+
+    def why(self, subject: Request) -> Any:
+        """Return why a request waits; None if it does not."""
         ...
 
     def shutdown(self, reason: str) -> None:
@@ -360,6 +368,7 @@ class Rendering:
             msgspec.convert({key: value for key, value in page.items() if key != "run"}, Page)
         except msgspec.ValidationError as error:
             raise ValueError(f"meta browser: {error}") from error
+        _check_css(page.get("wait_for", ""))
         if page != wanted:
             request.meta["browser"] = page
 
@@ -572,6 +581,22 @@ class _ActionFailed(Exception):
         self.cause = cause
 
 
+def _check_css(css: str) -> None:
+    """Check a selector before its page is sent. A selector that only Chromium may know passes.
+
+    Raises:
+        ValueError: If the selector is wrong.
+    """
+    import cssselect  # noqa: PLC0415 - parsel loads it on first use too
+
+    try:
+        if css:
+            cssselect.parse(css)
+    except cssselect.SelectorError as error:
+        if not NEWER_CSS.search(css):
+            raise ValueError(f"meta browser: wait_for is not a valid CSS selector: {css!r}: {error}") from error
+
+
 async def _wait_for(page: BrowserPage, css: str) -> None:
     try:
         await page.wait_for(css)
@@ -608,16 +633,18 @@ class _Visit:
         self._request = request
         sent = response.sent_headers if response.request is not None else request.headers
         self.user_agent: str = sent.get("User-Agent") or ""
+        self._pending: list[Request] = []
         self._last: Response = response
         self._is_first = True
 
     def words(self) -> str:
         """Return the URL and age of the page, and what it waits for."""
-        pending = [row.url for row in self.details.requests if row.ended_at is None and not row.refused]
-        waits = f"waits for {pending[0]}" if pending else "runs its scripts"
-        more = f" and {len(pending) - 1} more" if len(pending) > 1 else ""
-        age = trio.current_time() - self.started_at
-        return without_passwords(f"{self.response.url}: open for {age:.0f} s, {waits}{more}")[:MAX_WORDS]
+        now, waits, crawl = trio.current_time(), "runs its scripts", self._rendering._crawl
+        if self._pending and crawl is not None:
+            reason, more = crawl.why(self._pending[0]), len(self._pending) - 1
+            waits = f"waits for {self._pending[0].url} ({'in flight' if reason is None else reason.text(now)})"
+            waits += f" and {more} more" if more else ""
+        return without_passwords(f"{self.response.url}: open for {now - self.started_at:.0f} s, {waits}")[:MAX_WORDS]
 
     async def ask(self, asked: Asked) -> Answer | None:
         """Return the response to a request of the page; None if it must fail. A checkpoint."""
@@ -682,7 +709,11 @@ class _Visit:
         self._stats.inc("browser/request_count")
         try:
             sub = self._sub_request(asked)
-            response = await crawl.fetch(sub)
+            self._pending.append(sub)
+            try:
+                response = await crawl.fetch(sub)
+            finally:
+                self._pending.remove(sub)
         except (DownloadError, IgnoreRequest, ValueError) as error:
             row.refused = error.cause if isinstance(error, DownloadError) else str(error)
             self._stats.inc(f"browser/refused/{type(error).__name__}")

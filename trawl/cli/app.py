@@ -484,9 +484,9 @@ def version(
         f"{f', {compiled} modules compiled' if compiled else ''})"
     )
     if browser:
-        from trawl.cli.fetch import browser_path
+        from trawl.cli.fetch import browser_version
 
-        typer.echo(browser_path())
+        typer.echo(browser_version())
 
 
 @app.command(

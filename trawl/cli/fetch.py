@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,7 +20,7 @@ import attrs
 import trio
 from rich.console import Console
 
-from trawl.browser import BrowserSettings, PageDetails, check_browser
+from trawl.browser import BrowserSettings, PageDetails, check_browser, find_chromium
 from trawl.cli import FAILED, OK
 from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
 from trawl.cli.load import check_arguments, load_spider, look_beside, spider_arguments
@@ -36,7 +37,7 @@ from trawl.throttling import ScopeReport, limit_words
 __all__ = [
     "DefaultSpider",
     "FetchView",
-    "browser_path",
+    "browser_version",
     "exchange_lines",
     "fetch_command",
     "fetch_response",
@@ -183,12 +184,17 @@ class FetchView:
         return meta
 
 
-def browser_path() -> str:
-    """Return the path of the Chromium that renders pages, or a message that says how to install Chromium."""
+def browser_version() -> str:
+    """Return version and path of the Chromium that renders pages, or a message that says how to install or run it."""
+    settings, lines = load(*ambient()).of(BrowserSettings), []
     try:
-        return check_browser(load(*ambient()).of(BrowserSettings))
-    except UsageError as error:
-        return str(error)
+        path = find_chromium(settings.browser_path)
+        shown = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=30.0).stdout
+        lines.append(f"{shown.strip() or 'Chromium'} ({path})")
+        check_browser(settings)
+    except (UsageError, OSError, subprocess.TimeoutExpired) as error:
+        lines.append(str(error))
+    return "\n".join(lines)
 
 
 def request_lines(response: Response) -> Iterator[str]:

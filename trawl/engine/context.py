@@ -79,7 +79,7 @@ class Network:
     recorder: Recorder | None
     address_of: AddressOf
     guard: AddressGuard
-    shares_host: Callable[[str], bool] | None
+    shares_host: Callable[[str], bool | None] | None
 
 
 @attrs.frozen(kw_only=True)

@@ -40,7 +40,7 @@ from trawl.throttling.rampup import rampup_of
 from trawl.throttling.scope import CONFIGURED, Scope
 from trawl.throttling.scopes import BROWSER, host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.shared import SharedScope, SharedScopeClient, check_shared
+from trawl.throttling.shared import SharedScope, SharedScopeClient, can_share, check_shared
 
 if TYPE_CHECKING:
     from trawl.throttling.allowance import Allowances
@@ -160,8 +160,8 @@ class ScopePolicies:
         failed: Called when a user's strategy or scope manager fails.
 
     Attributes:
-        shares_host: Returns True for hosts that rendered pages of several registrable domains need; None if there are
-            none.
+        shares_host: Returns True for hosts that rendered pages of several processes need, and None for hosts that they
+            may need, which are shared if their limits allow it. None if there are no such hosts.
 
     Raises:
         SettingsError: If a scope's custom strategy can't be made.
@@ -169,7 +169,7 @@ class ScopePolicies:
 
     def __init__(self, settings: ThrottlingSettings, failed: OnFailure = ignore_failure) -> None:
         self.settings = settings
-        self.shares_host: Callable[[str], bool] | None = None
+        self.shares_host: Callable[[str], bool | None] | None = None
         self._failed = failed
         per_ip = settings.concurrent_requests_per_ip
         self._ip_settings = msgspec.structs.replace(settings, concurrent_requests_per_domain=per_ip) if per_ip else None
@@ -199,8 +199,10 @@ class ScopePolicies:
             return True
         if self._ip_settings is not None and is_address(id):
             return True
-        if self.shares_host is not None and is_host_like(id) and self.shares_host(host_part(id)):
-            return True
+        if self.shares_host is not None and is_host_like(id):
+            is_needed = self.shares_host(host_part(id))
+            if is_needed or (is_needed is None and can_share(self.of(id))):
+                return True
         # Each process has its own browser.
         return id != BROWSER and not is_host_like(id) and not self._own_hosts.get(id, False)
 

@@ -38,6 +38,7 @@ __all__ = [
     "SharedScopeClient",
     "Token",
     "adopt",
+    "can_share",
     "check_shared",
     "is_slower",
     "shared_limits",
@@ -260,6 +261,15 @@ def check_shared(policy: ScopePolicy, *, path: str) -> None:
     if wrong:
         words = f"{path} is needed by several processes of this job, and such a scope can't have {wrong}"
         raise SettingsError(words, path)
+
+
+def can_share(policy: ScopePolicy) -> bool:
+    """Return True if several processes can share a scope with this policy."""
+    try:
+        check_shared(policy, path="")
+    except SettingsError:
+        return False
+    return True
 
 
 _encode = msgspec.msgpack.Encoder().encode

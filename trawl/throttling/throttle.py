@@ -592,12 +592,12 @@ class Throttle:
         for id in [id for id in self.given_up.at_utc if self.part_of(id) in parts]:
             self.given_up.forget(id)
 
-    def share_by(self, line: SharedScopeClient, shares_host: Callable[[str], bool] | None = None) -> None:
+    def share_by(self, line: SharedScopeClient, shares_host: Callable[[str], bool | None] | None = None) -> None:
         """Grant shared scopes by ``line``, for several processes on the job. Call it before the first scope.
 
         Args:
             line: Grants shared scopes.
-            shares_host: Returns True for hosts that rendered pages of several processes need; None if there are none.
+            shares_host: See :class:`~trawl.throttling.scope_table.ScopePolicies`.
 
         Raises:
             SettingsError: If several processes can't share a scope with its configuration.
