@@ -199,6 +199,8 @@ async def test_a_page_that_is_never_ready_ends_with_its_timeout(name: str, monke
     with trio.fail_after(60):
         result = await crawl(spider, web)
     assert [item["error"] for item in result.items or []] == ["PageNotReady"]
+    if name == "a page without the element":
+        assert [item["html"] for item in result.items] == ["<html><head></head><body><p>text</p></body></html>"]
     assert result.stats["browser/failed/PageNotReady"] == 1
     assert opened == ["http://a.example/page"]
     assert PageNotReady.is_retryable
@@ -252,6 +254,108 @@ async def test_a_killed_browser_loses_no_page_and_renders_none_twice() -> None:
     assert killed == 3
     assert result.reason == "finished"
     assert sorted(item["n"] for item in result.items or []) == sorted(f"/{n}" for n in range(pages))
+
+
+async def test_a_page_whose_browser_ends_is_rendered_again_from_the_same_response() -> None:
+    """Row: the browser ends."""
+    asked: list[str] = []
+
+    def respond(path: str, request: Request) -> Any:
+        asked.append(path)
+        if asked.count("/api") == 1 and path == "/api":
+            for pid in processes():
+                with suppress(ProcessLookupError):
+                    if os.getpgid(pid) == pid:
+                        os.killpg(pid, signal.SIGKILL)
+        return SimulatedResponse(200, "ok", TEXT) if path == "/api" else "<script>fetch('/api')</script><p>x</p>"
+
+    result = await crawl(failing("http://a.example/page"), site(respond), {"ROBOTSTXT_OBEY": False})
+    assert [item["status"] for item in result.items] == [200]
+    assert asked == ["/page", "/api", "/api"]
+
+
+async def test_dialogs_are_answered_pop_ups_closed_and_downloads_denied() -> None:
+    """Row: dialogs, pop-ups, downloads."""
+    script = """<a id=file download href=/file></a><p></p><script>
+    const told = [alert('a'), confirm('b'), prompt('c'), open('/popup') !== null];
+    document.querySelector('#file').click();
+    onbeforeunload = e => e.preventDefault();
+    document.querySelector('p').textContent = JSON.stringify(told)</script>"""
+
+    class Leaves(failing("http://a.example/", {"run": "act"})):  # type: ignore[misc]
+        async def act(self, page: Any) -> None:
+            self.told = await page.text("p")
+            await page.click("p")  # only after an action of the user, a page may ask before it is left
+            await page.goto("http://a.example/next")
+            await page.settled()
+
+        def parse(self, response: Response) -> Any:
+            kind = response.headers["Content-Type"]
+            yield {"told": self.told, "url": response.url, "status": response.status, "kind": kind}
+
+    def respond(path: str, request: Request) -> Any:
+        if path == "/file":
+            return SimulatedResponse(202, b"%PDF-", {"Content-Type": "application/pdf"})
+        return (
+            script
+            if path == "/"
+            else "<a download href=/file>x</a><script>document.querySelector('a').click()</script>"
+        )
+
+    (item,) = (await crawl(Leaves, site(respond), {"ROBOTSTXT_OBEY": False})).items
+    told = item.pop("told")
+    assert told == "[null,false,null,true]"
+    assert item == {"url": "http://a.example/next", "status": 200, "kind": "text/html; charset=utf-8"}
+
+
+async def test_a_wait_continues_in_the_document_to_which_a_script_navigates() -> None:
+    """Rows: a navigation ends a script that we wait for; ``loadEventFired`` does not arrive."""
+
+    def respond(path: str, request: Request) -> Any:
+        if path == "/":
+            return "<script>setTimeout(() => location = 'http://other.example/two', 50)</script>"
+        return "<p>soon</p><script>setTimeout(() => document.querySelector('p').className = 'two', 50)</script>"
+
+    web = site(respond, "a.example", "other.example")
+    (item,) = (await crawl(failing("http://a.example/", {"wait_for": ".two"}), web)).items
+    assert item["url"] == "http://other.example/two"
+    assert 'class="two"' in item["html"]
+
+
+async def test_cookies_that_scripts_set_change_and_remove_reach_the_jar_with_their_attributes() -> None:
+    script = """<script>document.cookie = 'gone=; max-age=0; path=/';
+    document.cookie = 'kept=2; path=/; max-age=1000; samesite=strict';
+    document.cookie = 'own=1; path=/deep'; document.write(document.cookie)</script>"""
+    headers = {"Content-Type": "text/html"}
+
+    class Jar(failing("http://a.example/app")):  # type: ignore[misc]
+        async def start(self) -> Any:
+            cookies = {"gone": "1", "kept": "1", "asked": "1"}
+            yield Request("http://a.example/app", meta={"browser": True, "session": "anna"}, cookies=cookies)
+            alone = {"browser": True, "dont_merge_cookies": True, "cookiejar": 2}
+            yield Request("http://a.example/alone", self.parse_alone, meta=alone, cookies={"asked": "2"})
+
+        def parse(self, response: Response) -> Any:
+            kept = {each.name: each for each in self.session("anna").cookies}
+            yield {"names": sorted(kept), "kept": kept["kept"], "html": response.text}
+
+        def parse_alone(self, response: Response) -> Any:
+            yield {"alone": response.css("body::text").get()}
+
+    def respond(path: str, request: Request) -> Any:
+        if path == "/app":
+            return SimulatedResponse(200, script, {**headers, "Set-Cookie": "hidden=1; HttpOnly; SameSite=Lax"})
+        return SimulatedResponse(200, "<body><script>document.write(document.cookie)</script>", headers)
+
+    items = (await crawl(Jar, site(respond))).items
+    (alone,) = [item["alone"] for item in items if "alone" in item]
+    assert alone == "asked=2"  # the request's own cookies, and nothing else
+    (item,) = [item for item in items if "kept" in item]
+    assert item["names"] == ["asked", "hidden", "kept", "own"]
+    assert (item["kept"].value, item["kept"].same_site) == ("2", "strict")
+    assert item["kept"].expires_utc is not None
+    assert "asked=1" in item["html"]
+    assert "hidden=1" not in item["html"]
 
 
 async def test_without_a_chromium_the_crawl_ends_with_one_clear_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -23,6 +23,7 @@ import trio
 from tests.servers.rendering import processes, profiles, wanted
 from trawl.blocking import ThreadBlocking
 from trawl.browser import Answer, Asked, Browsers, BrowserSettings, Opening, devtools, page, pool
+from trawl.errors import PageCrashed
 
 pytestmark = pytest.mark.servers
 
@@ -179,6 +180,38 @@ async def test_a_sessions_storage_lasts_and_another_session_has_its_own() -> Non
                 assert await opened.evaluate("localStorage.getItem('who')") == session
 
 
+async def test_a_sessions_page_has_no_cookies_that_its_jar_has_lost() -> None:
+    async def ask(wanted: Asked) -> Answer | None:
+        return Answer(200, [("Content-Type", "text/html")], b"<p>x</p>")
+
+    cookie = {"name": "a", "value": "1", "domain": "a.example", "path": "/"}
+    async with running() as browsers:
+        for cookies in ([cookie], []):
+            async with browsers.open_page(Opening(ask=ask, session="anna", cookies=cookies)) as opened:
+                await opened.goto("http://a.example/")
+                assert await opened.evaluate("document.cookie") == ("a=1" if cookies else "")
+
+
+async def test_a_killed_renderer_ends_its_pages_and_not_the_browser() -> None:
+    """Row: the renderer ends."""
+
+    async def ask(wanted: Asked) -> Answer | None:
+        return Answer(200, [("Content-Type", "text/html")], b"<p>x</p>")
+
+    async with running() as browsers:
+        with trio.fail_after(120), pytest.raises(PageCrashed):  # noqa: PT012 - the whole block ends
+            async with browsers.open_page(Opening(ask=ask)) as opened:
+                await opened.goto("http://a.example/")
+                group = opened._chromium.pid
+                for pid in _renderers(group):
+                    os.kill(pid, signal.SIGKILL)
+                await opened.wait_for(".never")
+        async with browsers.open_page(Opening(ask=ask)) as opened:
+            await opened.goto("http://a.example/")
+            assert await opened.has("p")
+        assert browsers.launched == 1
+
+
 def test_a_killed_python_leaves_no_browser() -> None:
     wanted()
     code = """if True:
@@ -212,6 +245,11 @@ def test_a_killed_python_leaves_no_browser() -> None:
     assert list(Path(tempfile.gettempdir()).glob(f"{mark}*"))
     devtools._remove(*devtools._new_profile())  # the next start removes the profiles of dead processes
     assert not list(Path(tempfile.gettempdir()).glob(f"{mark}*"))
+
+
+def _renderers(group: int) -> list[int]:
+    found = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if b"=renderer" in _read(path)]
+    return [pid for pid in found if os.getpgid(pid) == group]
 
 
 def _read(path: Path) -> bytes:

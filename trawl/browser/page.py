@@ -321,7 +321,7 @@ class BrowserFrame:
 class BrowserPage(BrowserFrame):
     """An open page, as it is passed to the method that ``run`` names. It is also the page's main frame.
 
-    Dialogs are dismissed, pop-ups are closed, and downloads are denied.
+    Dialogs are dismissed, pop-ups are closed, and downloads are dropped.
 
     Attributes:
         console: The lines that scripts wrote to the console, at most 100.

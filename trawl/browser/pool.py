@@ -359,6 +359,8 @@ class Browsers:
         if session is not None:
             lease.contexts[session] = context
             lease.contexts.move_to_end(session)
+            if lease.used[session] == 1:  # the jar has all cookies of the session, and some may have been removed there
+                connection.post("", "Storage.clearCookies", {"browserContextId": context})
             for other in [each for each in lease.contexts if not lease.used[each]]:
                 if len(lease.contexts) <= self._settings.browser_sessions:
                     break

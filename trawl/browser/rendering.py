@@ -407,9 +407,7 @@ class Rendering:
 
     def _is_page(self, request: Request, response: Response) -> bool:
         is_wanted = 200 <= response.status < 300 or request.wants_status(response.status, self._statuses)
-        # A browser would download an attachment instead of showing it (RFC 6266, 4.2).
-        is_file = response.headers.get("Content-Disposition", "").lower().lstrip().startswith("attachment")
-        return is_wanted and not is_file and bool(response.body) and kind_of(response) == "html"
+        return is_wanted and _is_document(response)
 
     async def _render(self, request: Request, outcome: Outcome, response: Response) -> None:
         """Replace the response of ``outcome`` by the rendered page, or by the error."""
@@ -459,10 +457,11 @@ class Rendering:
             self._visits[visit] = None
             try:
                 async with self._open_page(opening) as page:
+                    before = await page.cookies() if opening.cookies else ()
                     await page.goto(response.url)
                     await page.settled()
                     yield page
-                    self._store_cookies(request, opening.cookies, await page.cookies())
+                    await self._keep_cookies(request, page, before)
             finally:
                 del self._visits[visit]
 
@@ -509,8 +508,9 @@ class Rendering:
         try:
             with timer.scope:
                 async with self._open_page(opening) as page:
+                    before = await page.cookies() if opening.cookies else ()
                     rendered = await self._act(page, visit, how)
-                    self._store_cookies(request, opening.cookies, await page.cookies())
+                    await self._keep_cookies(request, page, before)
                     return rendered
         except (CommandFailed, ScriptFailed) as error:
             raise PageCrashed(f"the page could not be rendered: {error}") from error
@@ -561,16 +561,18 @@ class Rendering:
                 logger.error("%s of the spider failed on its page", name, exc_info=cause)
             raise _ActionFailed(name, cause) from error
 
-    def _store_cookies(
-        self, request: Request, seed: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Store the cookies that scripts have set."""
-        if not self._jars.is_enabled or request.meta_get("dont_merge_cookies"):
+    async def _keep_cookies(self, request: Request, page: BrowserPage, before: Sequence[Mapping[str, Any]]) -> None:
+        """Store the cookies that scripts have set, and remove those that scripts have removed. A checkpoint."""
+        found = await page.cookies()
+        if not self._jars.is_enabled or request.meta_get("dont_merge_cookies") or self._crawl is None:
             return
-        before = {(each["name"], each["domain"], each["path"]): each["value"] for each in seed}
+        known = {(each["name"], each["domain"], each["path"]): each for each in before}
         for each in found:
-            if before.get((each["name"], each["domain"], each["path"])) != each["value"]:
+            if known.pop((each["name"], each["domain"], each["path"]), None) != each:
                 self._jars.add(from_devtools(each), jar_name(request))
+        for removed in known.values():
+            expired = attrs.evolve(from_devtools(removed), expires_utc=datetime.fromtimestamp(0, UTC))
+            self._jars.jar(jar_name(request)).store(expired, self._crawl.now_utc())
 
 
 class _ActionFailed(Exception):
@@ -722,7 +724,7 @@ class _Visit:
             name = jar_name(self._request)
             in_jar = Request(sub.url, meta=None if name is None else {"cookiejar": name})
             self._rendering._jars.store(in_jar, response, crawl.now_utc)
-        if asked.is_main:
+        if asked.is_main and _is_document(response):  # a link may also lead to a download
             self._last = response
         return _answer_of(response)
 
@@ -783,6 +785,12 @@ class _Visit:
         if self.response.request is not None:
             rendered._sent = self.response._sent
         return rendered
+
+
+def _is_document(response: Response) -> bool:
+    """Return True if a browser shows a response. It would download an attachment instead (RFC 6266, 4.2)."""
+    is_file = response.headers.get("Content-Disposition", "").lower().lstrip().startswith("attachment")
+    return not is_file and bool(response.body) and kind_of(response) == "html"
 
 
 def _answer_of(response: Response) -> Answer:
