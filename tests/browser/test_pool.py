@@ -35,7 +35,10 @@ async def test_three_browsers_that_end_at_the_start_are_enough() -> None:
             with pytest.raises(BrowserEnded, match="did not start: it wrote nothing"):
                 async with browsers.open_page(Opening(ask=ask)):
                     pass
-        with pytest.raises(UsageError, match="3 browsers in a row ended before they rendered a page"):
+        with pytest.raises(
+            UsageError,
+            match=r"3 browsers in a row ended before they rendered a page: .*did not start: it wrote nothing",
+        ):
             async with browsers.open_page(Opening(ask=ask)):
                 pass
         nursery.cancel_scope.cancel()

@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -726,3 +727,97 @@ def test_a_frame_of_a_simulated_page_takes_actions() -> None:
     (error,) = simulate(Acts, web, errors="collect").errors
     assert "has no frame 'frame': name it in Rendered(frames=...)" in str(error)
     assert found == ["in"]
+
+
+def test_a_request_of_a_page_that_fails_is_counted_and_the_page_continues() -> None:
+    """Row: a sub-request fails or is refused."""
+    web = SimulatedWeb()
+    web.add_host("gone.example", connect_error=trawl.errors.ConnectFailed)
+    asks = [["http://gone.example/lib.js", "http://unknown.example/"], ["/api"]]
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p class=item>0</p>", asks))
+    rows: list[tuple[str, Any, bool]] = []
+
+    class One(Shop):
+        pages = 1
+        how = True
+
+        def parse(self, response: Response) -> Any:
+            rows.extend((each.url, each.status, bool(each.refused)) for each in response.page.requests)
+
+    sim = simulate(One, web, {"RETRY_TIMES": 0}, errors="collect")
+    assert sorted(rows, key=str) == [
+        (f"{A}/api", 200, False),
+        ("http://gone.example/lib.js", None, True),
+        ("http://unknown.example/", None, True),
+    ]
+    assert sim.stats["browser/refused/ConnectFailed"] == sim.stats["browser/refused/NameNotResolved"] == 1
+    assert sim.stats["browser/page_count"] == 1
+
+
+def test_the_201st_request_of_a_page_is_refused() -> None:
+    """Row: endless requests."""
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    asks = [[f"/api/{n}"] for n in range(203)]
+    web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p class=item>0</p>", asks))
+
+    class One(Shop):
+        pages = 1
+        how = True
+
+    sim = simulate(One, web)
+    assert len(sim.sends) == 1 + 200
+    assert sim.stats["browser/refused/requests_limit"] == 3
+
+
+def test_a_cancelled_fetch_of_a_page_closes_it_and_its_requests_are_not_sent() -> None:
+    """Row: a request is cancelled."""
+
+    class Cancels(trawl.Spider):
+        name = "cancels"
+        custom_settings = {**EXACT, "BROWSER_PAGES": 1}
+        start_urls = (f"{A}/start",)
+
+        async def parse(self, response: Response) -> Any:
+            with trio.move_on_after(2.2) as scope:
+                await self.fetch(Request(f"{A}/0", meta={"browser": True}))
+            yield {"cancelled": scope.cancelled_caught}
+            page = await self.fetch(Request(f"{A}/1", meta={"browser": True}))
+            yield {"flags": page.flags}
+
+    web = shop()
+    web.add_page(f"{A}/start", body="<p></p>")
+    sim = simulate(Cancels, web)
+    assert sim.items == [{"cancelled": True}, {"flags": ["browser"]}]
+    assert f"{A}/api/0" not in {send.url for send in sim.sends}
+
+
+def test_a_page_in_the_cache_is_rendered_and_nothing_is_sent(tmp_path: Path) -> None:
+    class Twice(Shop):
+        pages = 1
+
+        def parse(self, response: Response) -> Any:
+            yield {"items": response.css(".item::text").getall(), "cached": "cached" in response.flags}
+            if not response.meta.get("again"):
+                yield Request(response.url, meta={"browser": self.how, "again": True}, dont_filter=True)
+
+    web = shop(1)
+    settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path), "BROWSER_SHARE": 0}
+    sim = simulate(Twice, web, settings)
+    assert sim.items == [{"items": ["0", "more"], "cached": cached} for cached in (False, True)]
+    assert len(sim.sends) == 5
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_with_the_default_settings_no_two_sends_to_a_host_are_closer_than_its_jittered_delay(seed: int) -> None:
+    class Default(Shop):
+        custom_settings = {"ROBOTSTXT_OBEY": True}
+
+    sim = simulate(Default, shop(), {"BROWSER_SHARE": 0}, seed=seed)
+    assert [item["items"] for item in sorted(sim.items, key=lambda item: item["url"])] == [
+        [str(n), "more"] for n in range(3)
+    ]
+    for host in ("a.example", "cdn.example"):
+        times = [send.time for send in sim.of(host)]
+        assert min(later - earlier for earlier, later in pairwise(times)) >= 0.5 - 1e-6
+    assert simulate(Default, shop(), {"BROWSER_SHARE": 0}, seed=seed).sends == sim.sends
