@@ -210,6 +210,8 @@ def test_a_package_that_extends_scrapy_is_named_with_what_to_use_instead() -> No
     assert splash.after == ()
     assert "render.html" in str(splash)
     assert "JOB_DIR to redis://" in str(redis)
+    (method,) = changes("from scrapy_playwright.page import PageMethod\n")
+    assert "instead of PageMethod objects, meta `browser` with trawl.Page(wait_for=..., run='METHOD')" in str(method)
     assert changes("from scrapy_user_agents.middlewares import RandomUserAgentMiddleware") == []
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trawl.scrapy_names.names import (
         GUIDE,
         MOVED,
+        PLUGIN_META,
         REPLACEMENTS,
         class_advice,
         name_advice,
@@ -46,6 +47,7 @@ else:
             ("Change", "Edit", "Hint", "changes", "edited", "hint", "hint_of_file", "project_files"), "imports"
         ),
         **dict.fromkeys(("GUIDE", "MOVED", "REPLACEMENTS", "class_advice", "name_advice", "place"), "names"),
+        "PLUGIN_META": "names",
         "plugin_advice": "names",
         **dict.fromkeys(("is_felt", "is_foreign_setting", "key_advice", "setting_advice"), "settings"),
     }
@@ -61,6 +63,7 @@ __all__ = [
     "MOVED",
     "MOVED_DEFAULTS",
     "MOVED_UNUSED",
+    "PLUGIN_META",
     "REPLACEMENTS",
     "Change",
     "Edit",

@@ -170,7 +170,7 @@ def _change(node: ast.AST, used: frozenset[str] | None) -> Change | None:
         root, _, module = node.module.partition(".")
         if root in _ROOTS:
             return _from(node, root, module, used)
-        if why := plugin_advice(root):
+        if why := plugin_advice(node.module):
             return Change(node.lineno, ast.unparse(node), (), (why,))
     return None
 

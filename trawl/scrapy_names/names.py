@@ -18,6 +18,7 @@ __all__ = [
     "GUIDE",
     "MOVED",
     "PLUGINS",
+    "PLUGIN_META",
     "REPLACEMENTS",
     "TWISTED",
     "TWISTED_WAYS",
@@ -270,6 +271,8 @@ PLUGINS: Mapping[str, str] = {
     "scrapy_playwright": _RENDERED,
     "scrapy_poet.Addon": "there are no add-ons: add scrapy_poet.InjectionMiddleware with 543 to DOWNLOADER_MIDDLEWARES "
     "and scrapy_poet.RetryMiddleware with 275 to SPIDER_MIDDLEWARES",
+    "scrapy_playwright.page": "instead of PageMethod objects, meta `browser` with trawl.Page(wait_for=..., "
+    "run='METHOD'): the method of the spider acts on the page (guide: Coming from Scrapy, Pages from a browser)",
     "scrapy_proxies": "remove its middleware: ROTATING_PROXY_LIST rotates proxies",
     "scrapy_redis": "set JOB_DIR to redis://HOST/NAME instead of its scheduler: all processes with this setting share "
     "the crawl; for a RedisSpider copy its spiders.py, connection.py, defaults.py and utils.py into the project",
@@ -283,13 +286,26 @@ A path is a single class of a package whose other classes run.
 """
 
 
+PLUGIN_META: Mapping[str, str] = {
+    "playwright": "write meta `browser`: True",
+    "playwright_context": "write meta `session`: NAME, for cookies and storage",
+    "playwright_context_kwargs": "set USER_AGENT, meta `proxy` or trawl.Page(viewport=...)",
+    "playwright_include_page": "write trawl.Page(run='METHOD'), which gets the page, or use self.crawl.open_page()",
+    "playwright_page_event_handlers": "read response.page.requests and response.page.console",
+    "playwright_page_goto_kwargs": "write trawl.Page(settle=..., timeout=...)",
+    "playwright_page_init_callback": "set BROWSER_BLOCK, or write trawl.Page(run='METHOD')",
+    "playwright_page_methods": "write trawl.Page(wait_for=..., screenshot=..., pdf=..., run='METHOD')",
+}
+"""Replacements of the meta keys of scrapy-playwright."""
+
+
 def plugin_advice(path: str) -> str:
     """Return the replacement of a class or module in a package that extends Scrapy; "" for any other path.
 
     A user file with the name of such a package does not count.
     """
     root = path.partition(".")[0]
-    advice = PLUGINS.get(root) or PLUGINS.get(path, "")
+    advice = PLUGINS.get(".".join(path.split(".")[:2])) or PLUGINS.get(root, "")
     found = find_spec(root) if advice else None
     return "" if found is not None and is_user_file(found.origin or "") else advice
 

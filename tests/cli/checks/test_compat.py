@@ -9,8 +9,9 @@ import pytest
 
 from trawl.cli import main
 from trawl.cli.checks import check_spider
-from trawl.cli.checks.scrapy_only import asyncio_uses
+from trawl.cli.checks.scrapy_only import asyncio_uses, plugin_meta_uses
 from trawl.cli.load import load_spiders
+from trawl.scrapy_names import PLUGIN_META
 from trawl.settings import Layer, load, of_spider
 
 ROBOTS = "ROBOTSTXT_OBEY is true by default, and false in Scrapy"
@@ -369,6 +370,15 @@ TRIO = "asyncio does not work in a crawl, which runs on Trio; use"
 def test_what_needs_asyncio_is_told(code: str, words: str) -> None:
     [(line, said)] = asyncio_uses(ast.parse(code))
     assert f"{line}: {said}".startswith(words)
+
+
+def test_meta_keys_of_scrapy_playwright_are_told_with_their_replacement() -> None:
+    code = "meta = {\n 'playwright': True,\n 'playwright_page_methods': [], 'depth': 1}\n"
+    (first, second) = plugin_meta_uses(ast.parse(code))
+    assert first == (2, "meta playwright has no effect; write meta `browser`: True")
+    assert "run='METHOD'" in second[1]
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "coming-from-scrapy.md").read_text("utf-8")
+    assert [key for key in PLUGIN_META if f"`{key}" not in page and f"{key}:" not in page] == []
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from trawl.cli.checks.scrapy_only import (
     foreign_names,
     is_bytes,
     is_of_headers,
+    plugin_meta_uses,
     wrong_calls,
 )
 from trawl.cli.checks.source import REQUESTS, CheckMessage, SpiderSource
@@ -193,7 +194,8 @@ def check_text(
     tree = ast.parse(text)
     reader = _Reader(tree, settings, forbids, lists_redirects=lists_redirects, guards=guards)
     reader.visit(tree)
-    return [*((line, words, True, ()) for line, words in asyncio_uses(tree)), *reader.found]
+    uses = [*asyncio_uses(tree), *plugin_meta_uses(tree)]
+    return [*((line, words, True, ()) for line, words in uses), *reader.found]
 
 
 def _parts(settings: Settings) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from trawl.cli.checks.source import REQUESTS, CheckMessage, Function, SpiderSource
-from trawl.scrapy_names import Edit
+from trawl.scrapy_names import PLUGIN_META, Edit
 
 __all__ = [
     "Finding",
@@ -22,6 +22,7 @@ __all__ = [
     "is_bytes",
     "is_of_headers",
     "own_nodes",
+    "plugin_meta_uses",
     "wrong_calls",
 ]
 
@@ -244,6 +245,14 @@ def asyncio_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 name = _name_of_asyncio(node, of_asyncio)
                 if name is not None and (isinstance(function, ast.AsyncFunctionDef) or name in _OF_A_LOOP):
                     yield node.lineno, asyncio_advice(name)  # type: ignore[attr-defined]
+
+
+def plugin_meta_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and message of each key in a dict that only a package for Scrapy obeys in meta."""
+    for node in ast.walk(tree):
+        for key in node.keys if isinstance(node, ast.Dict) else ():
+            if isinstance(key, ast.Constant) and (better := PLUGIN_META.get(key.value)):
+                yield key.lineno, f"meta {key.value} has no effect; {better}"
 
 
 def _imported(node: ast.AST) -> list[tuple[str, str]]:
