@@ -821,3 +821,18 @@ def test_with_the_default_settings_no_two_sends_to_a_host_are_closer_than_its_ji
         times = [send.time for send in sim.of(host)]
         assert min(later - earlier for earlier, later in pairwise(times)) >= 0.5 - 1e-6
     assert simulate(Default, shop(), {"BROWSER_SHARE": 0}, seed=seed).sends == sim.sends
+
+
+def test_a_callback_that_holds_the_only_tab_may_open_more_pages() -> None:
+    class Holds(trawl.Spider):
+        name = "holds"
+        custom_settings = {**EXACT, "BROWSER_PAGES": 1}
+        start_urls = (f"{A}/0",)
+
+        async def parse(self, response: Response) -> Any:
+            other = await self.fetch(Request(f"{A}/1"))
+            async with self.crawl.open_page(response) as first, self.crawl.open_page(other) as second:
+                rendered = await self.crawl.render(response)
+                yield {"urls": [await first.url(), await second.url(), rendered.url]}
+
+    assert simulate(Holds, shop(3)).items == [{"urls": [f"{A}/0", f"{A}/1", f"{A}/0"]}]

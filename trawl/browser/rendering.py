@@ -28,6 +28,7 @@ import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
@@ -87,6 +88,9 @@ NEWER_CSS = re.compile(r":[\w-]+\(|::|\s[is]\s*\]|&", re.IGNORECASE)
 """Parts of selectors that Chromium knows, but perhaps not cssselect."""
 
 SHARED_KINDS = frozenset({"Script", "Stylesheet"})
+
+
+_has_tab: ContextVar[bool] = ContextVar("trawl_has_tab", default=False)
 
 
 class PageCrawl(Protocol):
@@ -312,7 +316,7 @@ class Rendering:
         self._spider = spider
         self._open_page = open_page
         self._files = SharedFiles(settings.browser_share) if settings.browser_share else None
-        self._tabs = trio.CapacityLimiter(settings.browser_pages)
+        self._tabs = trio.Semaphore(settings.browser_pages)
         self._crawl: PageCrawl | None = None
         self._statuses: Container[int] = ()
         self._visits: dict[_Visit, None] = {}
@@ -417,7 +421,7 @@ class Rendering:
             self.check(request)  # a stored request was not checked in this run
             # A request that was sent holds a place in the scope "browser", so it waits only for the tabs of render()
             # and open_page(). A cached response holds no place, and may wait for any tab.
-            async with self._tabs:
+            async with self._tab():
                 outcome.response = await self._rendered(request, response, _options(request))
             stats.inc("browser/page_count")
         except (RenderError, BodyTooLarge) as error:
@@ -442,7 +446,7 @@ class Rendering:
         request = self._page_request(response, {"browser": dict(options) or True})
         self.check(request)
         try:
-            async with self._tabs:
+            async with self._tab():
                 return await self._rendered(request, response, _options(request))
         except _ActionFailed as failed:
             raise failed.cause from None
@@ -452,18 +456,36 @@ class Rendering:
         """Open a received response, as :meth:`trawl.engine.crawl.Crawl.open_page` describes."""
         request = self._page_request(response, {} if session is None else {"session": session})
         visit = _Visit(self, request, response, PageTimer(math.inf))
-        opening = self._opening(visit, request, {})
+        async with self._tab(), self._opened(visit, {}) as page:
+            await page.goto(response.url)
+            await page.settled()
+            yield page
+
+    @asynccontextmanager
+    async def _tab(self) -> AsyncGenerator[None, None]:
+        """Wait for a tab. A task that has one gets another at once, because it might wait for itself."""
+        if _has_tab.get():
+            yield
+            return
         async with self._tabs:
-            self._visits[visit] = None
+            _has_tab.set(True)
             try:
-                async with self._open_page(opening) as page:
-                    before = await page.cookies() if opening.cookies else ()
-                    await page.goto(response.url)
-                    await page.settled()
-                    yield page
-                    await self._keep_cookies(request, page, before)
+                yield
             finally:
-                del self._visits[visit]
+                _has_tab.set(False)
+
+    @asynccontextmanager
+    async def _opened(self, visit: _Visit, how: Page) -> AsyncGenerator[BrowserPage, None]:
+        """Open the page of a visit, with the cookies of its request. On exit, store its cookies and close it."""
+        opening = self._opening(visit, how)
+        self._visits[visit] = None
+        try:
+            async with self._open_page(opening) as page:
+                before = await page.cookies() if opening.cookies else ()
+                yield page
+                await self._keep_cookies(visit.request, page, before)
+        finally:
+            del self._visits[visit]
 
     def _page_request(self, response: Response, meta: Mapping[str, Any]) -> Request:
         if self._crawl is None:
@@ -487,7 +509,8 @@ class Rendering:
                 logger.info("%r: %s: it is rendered again", request, error.cause)
         return await self._rendered_once(request, response, how)
 
-    def _opening(self, visit: _Visit, request: Request, how: Page) -> Opening:
+    def _opening(self, visit: _Visit, how: Page) -> Opening:
+        request = visit.request
         is_merged = not request.meta_get("dont_merge_cookies")
         return Opening(
             ask=visit.ask,
@@ -501,22 +524,14 @@ class Rendering:
         )
 
     async def _rendered_once(self, request: Request, response: Response, how: Page) -> RenderedResponse:
-        timer = PageTimer(how.get("timeout", self.settings.browser_timeout))
-        visit = _Visit(self, request, response, timer)
-        opening = self._opening(visit, request, how)
-        self._visits[visit] = None
+        visit = _Visit(self, request, response, PageTimer(how.get("timeout", self.settings.browser_timeout)))
         try:
-            with timer.scope:
-                async with self._open_page(opening) as page:
-                    before = await page.cookies() if opening.cookies else ()
-                    rendered = await self._act(page, visit, how)
-                    await self._keep_cookies(request, page, before)
-                    return rendered
+            with visit.timer.scope:
+                async with self._opened(visit, how) as page:
+                    return await self._act(page, visit, how)
         except (CommandFailed, ScriptFailed) as error:
             raise PageCrashed(f"the page could not be rendered: {error}") from error
-        finally:
-            del self._visits[visit]
-        late = PageNotReady(f"the page was not ready within {timer.seconds:g} s of its own time")
+        late = PageNotReady(f"the page was not ready within {visit.timer.seconds:g} s of its own time")
         late.response = visit.unready
         raise late
 
@@ -617,6 +632,7 @@ class _Visit:
     """One rendering of a response, with the requests of the page.
 
     Attributes:
+        request: The request of the page.
         response: The response that is rendered.
         timer: The timeout of the page.
         details: The details that become ``response.page``.
@@ -632,7 +648,7 @@ class _Visit:
         self.unready: Response | None = None
         self.started_at: float = trio.current_time()
         self._rendering = rendering
-        self._request = request
+        self.request: Request = request
         sent = response.sent_headers if response.request is not None else request.headers
         self.user_agent: str = sent.get("User-Agent") or ""
         self._pending: list[Request] = []
@@ -687,7 +703,7 @@ class _Visit:
         is_named = rendering.settings.browser_third_party == "all" or is_in_domains(host, rendering.third_party)
         if not is_named and domain_of(host) != domain_of(host_of(self.response.url)):
             return "third_party"
-        if asked.is_main and not self._request.meta_get("allow_offsite") and rendering.rules.is_outside(host):
+        if asked.is_main and not self.request.meta_get("allow_offsite") and rendering.rules.is_outside(host):
             return "offsite_filtered"
         return ""
 
@@ -720,8 +736,8 @@ class _Visit:
             row.refused = error.cause if isinstance(error, DownloadError) else str(error)
             self._stats.inc(f"browser/refused/{type(error).__name__}")
             return None
-        if not self._request.meta_get("dont_merge_cookies"):
-            name = jar_name(self._request)
+        if not self.request.meta_get("dont_merge_cookies"):
+            name = jar_name(self.request)
             in_jar = Request(sub.url, meta=None if name is None else {"cookiejar": name})
             self._rendering._jars.store(in_jar, response, crawl.now_utc)
         if asked.is_main and _is_document(response):  # a link may also lead to a download
@@ -729,7 +745,7 @@ class _Visit:
         return _answer_of(response)
 
     def _sub_request(self, asked: Asked) -> Request:
-        request = self._request
+        request = self.request
         keys = ("session", "cookiejar", "proxy", "dont_obey_robotstxt", "download_timeout", "dont_cache")
         meta = {key: request.meta[key] for key in keys if request.meta_get(key) is not None}
         headers = {
