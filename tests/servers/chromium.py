@@ -17,8 +17,6 @@ from trawl.browser.devtools import Chromium, open_chromium
 
 __all__ = ["Tab", "open_tab"]
 
-NETWORK = ("--proxy-server=direct://",)
-
 
 class Tab:
     """One page of the browser.
@@ -78,7 +76,7 @@ class Tab:
 @asynccontextmanager
 async def open_tab() -> AsyncGenerator[Tab, None]:
     """Start a browser. Leaving the block ends all its processes and removes its profile."""
-    async with open_chromium(PATH, NETWORK, has_sandbox=False, blocking=ThreadBlocking()) as chromium:
+    async with open_chromium(PATH, [], has_sandbox=False, blocking=ThreadBlocking(), has_network=True) as chromium:
         target = await chromium.call("Target.createTarget", url="about:blank")
         attached = await chromium.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         yield Tab(chromium, attached["sessionId"])

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ import trio
 from tests.servers.rendering import processes, profiles, wanted
 from trawl.blocking import ThreadBlocking
 from trawl.browser import Answer, Asked, Browsers, BrowserSettings, Opening, devtools, page, pool
+from trawl.browser.devtools import NAMES
 from trawl.errors import PageCrashed
 
 pytestmark = pytest.mark.servers
@@ -68,7 +70,24 @@ class Listeners:
         self.udp.close()
 
 
+def remotes(group: int) -> set[str]:
+    """Return the addresses to which sockets of a process group send, except the proxy that does not exist."""
+    inodes = set()
+    for path in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if os.getpgid(int(path.parts[2])) == group and (link := os.readlink(path)).startswith("socket:["):
+                inodes.add(link[8:-1])
+    rows = [
+        line.split()
+        for kind in ("tcp", "tcp6", "udp", "udp6")
+        for line in _read(Path(f"/proc/net/{kind}")).splitlines()
+    ]
+    found = {row[2].decode() for row in rows if len(row) > 9 and row[9].decode() in inodes}
+    return {each for each in found if not each.endswith(":0000") and each != "0100007F:0001"}
+
+
 LEAKY = """<!doctype html><html><head>
+<link rel=dns-prefetch href=//leak-a.example><link rel=preconnect href=http://leak-b.example>
 <link rel=dns-prefetch href=//127.0.0.1:{tcp}><link rel=preconnect href=http://127.0.0.1:{tcp}>
 <link rel=prefetch href=http://127.0.0.1:{tcp}/prefetch><link rel=prerender href=http://127.0.0.1:{tcp}/prerender>
 <link rel=icon href=http://127.0.0.1:{tcp}/favicon.ico><link rel=manifest href=http://127.0.0.1:{tcp}/manifest>
@@ -93,10 +112,13 @@ quiet(() => {{
 quiet(() => document.querySelector('#down').click());
 quiet(() => document.querySelector('#pinged').click());
 quiet(() => open('http://127.0.0.1:{tcp}/popup'));
+quiet(() => fetch('http://leak-c.example/', {{keepalive: true}}));
+quiet(() => new WebSocket('ws://leak-d.example/'));
 </script></body></html>"""
 
 
-async def test_nothing_of_a_page_is_on_the_wire() -> None:
+@pytest.mark.parametrize("name", [name for name in NAMES[1:3] if shutil.which(name)] or [NAMES[1]])
+async def test_nothing_of_a_page_is_on_the_wire(name: str) -> None:
     listeners = Listeners()
     tcp, udp = listeners.ports
     body = LEAKY.format(tcp=tcp, udp=udp).encode()
@@ -111,11 +133,13 @@ async def test_nothing_of_a_page_is_on_the_wire() -> None:
         return None
 
     try:
-        async with running() as browsers, browsers.open_page(Opening(ask=ask)) as opened:
+        settings = BrowserSettings(browser_sandbox=False, browser_path=shutil.which(name) or "")
+        async with running(settings) as browsers, browsers.open_page(Opening(ask=ask)) as opened:
             await opened.goto(f"http://127.0.0.1:{tcp}/")
             for _ in range(20):
                 await trio.sleep(0.1)
                 assert listeners.heard() == []
+                assert remotes(opened._chromium.pid) == set()  # lookups of names too
         assert f"http://127.0.0.1:{tcp}/fetch" in asked
     finally:
         listeners.close()

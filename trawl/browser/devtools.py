@@ -11,8 +11,9 @@ leaves half a message, and one task reads::
 A command that creates something has a function ``undo``. If the caller is cancelled, the later reply is passed to
 ``undo``, so that a cancelled ``Target.createTarget`` leaves no tab.
 
-**No network**. All traffic of Chromium goes to a proxy that does not exist, and WebRTC may not bypass it. So each
-request is either answered by trawl or fails (:mod:`trawl.browser.page`).
+**No network**. Chromium runs in a network namespace of its own, if the kernel allows it. In any case, all its traffic
+goes to a proxy that does not exist, and WebRTC may not bypass it. So each request is either answered by trawl or fails
+(:mod:`trawl.browser.page`).
 
 Length: one program from its path to its last process, with the list of its flags.
 """
@@ -464,13 +465,17 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-# The shell moves the pipes from 0 and 1, which a subprocess has, to 3 and 4, which Chromium uses.
-_SHELL = ("/bin/sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null', "sh")
+# A namespace without a network is needed, because some versions of Chromium send STUN packets in spite of all flags.
+_NAMESPACE = """u="unshare --net"; [ "$(id -u)" = 0 ] || u="$u --map-current-user"
+$u true </dev/null >/dev/null 2>&1 || u=
+"""
+# The pipes move from 0 and 1, which a subprocess has, to 3 and 4, which Chromium uses.
+_EXEC = 'exec $u "$@" 3<&0 4>&1 </dev/null >/dev/null'
 
 
 @asynccontextmanager
 async def open_chromium(
-    path: str, flags: Sequence[str], *, has_sandbox: bool, blocking: Blocking
+    path: str, flags: Sequence[str], *, has_sandbox: bool, blocking: Blocking, has_network: bool = False
 ) -> AsyncGenerator[Chromium, None]:
     """Run a Chromium with a new profile and without a network. A checkpoint.
 
@@ -481,6 +486,7 @@ async def open_chromium(
         flags: More flags.
         has_sandbox: False to run without the sandbox.
         blocking: Makes and removes the profile.
+        has_network: True for pages of this machine, which Chromium itself requests.
 
     Raises:
         BrowserEnded: If Chromium ends before its first reply. The message contains Chromium's last output.
@@ -488,8 +494,9 @@ async def open_chromium(
     """
     check_sandbox(has_sandbox=has_sandbox)
     profile, lock = await blocking.run(_new_profile)
-    arguments = [*FLAGS, *NO_NETWORK, *([] if has_sandbox else ["--no-sandbox"]), *flags]
-    command = [*_SHELL, path, *arguments, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
+    arguments = [*FLAGS, *(() if has_network else NO_NETWORK), *(() if has_sandbox else ["--no-sandbox"]), *flags]
+    shell = ["/bin/sh", "-c", _EXEC if has_network else _NAMESPACE + _EXEC, "sh"]
+    command = [*shell, path, *arguments, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
     try:
         process = await trio.lowlevel.open_process(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
