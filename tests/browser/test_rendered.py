@@ -701,6 +701,11 @@ def test_credentials_and_headers_of_the_session_are_sent_with_the_requests_of_a_
     }
 
 
+async def test_a_browser_does_not_run_on_a_virtual_clock(autojump_clock: MockClock) -> None:
+    with pytest.raises(RuntimeError, match="a browser needs a real clock: the test must not use the fixture autojump"):
+        await shop().crawl_in_browser(Shop)
+
+
 def test_a_simulated_page_has_the_methods_of_a_real_page() -> None:
     for name, method in inspect.getmembers(BrowserPage, inspect.isfunction):
         if not name.startswith("_") and name != "call":

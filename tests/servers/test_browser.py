@@ -386,7 +386,7 @@ async def test_third_parties_and_blocked_kinds_send_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("how", "script", "error"),
-    [({"wait_for": ":is(["}, "", "IgnoreRequest"), (True, "XMLSerializer = 1", "PageCrashed")],
+    [({"wait_for": "p:not(["}, "", "IgnoreRequest"), (True, "XMLSerializer = 1", "PageCrashed")],
 )
 async def test_a_script_that_fails_in_a_page_is_an_error_of_the_page(how: Any, script: str, error: str) -> None:
     web = site(lambda path, request: f"<!doctype html><p>x</p><script>{script}</script>")

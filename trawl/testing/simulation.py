@@ -343,7 +343,9 @@ async def crawl_web(
 
     If ``has_browser``, run it as in :meth:`trawl.testing.SimulatedWeb.crawl_in_browser`, on the clock of the program.
     """
-    if not has_browser and not isinstance(trio.lowlevel.current_clock(), MockClock):
+    if isinstance(trio.lowlevel.current_clock(), MockClock) is has_browser:
+        if has_browser:
+            raise RuntimeError("a browser needs a real clock: the test must not use the fixture autojump_clock")
         raise RuntimeError("a simulated crawl needs a virtual clock: give the test the fixture autojump_clock")
     with seeded_scheduling_here(seed):
         return await _crawl(spider_cls, web, settings, seed, errors, spider_args, has_browser=has_browser)

@@ -336,6 +336,9 @@ class SimulatedWeb:
         No request leaves the process, but Chromium runs the scripts of the pages. So the clock must be the real clock,
         and times differ from run to run. ``rendered`` of the pages is not needed. Chromium runs without its sandbox
         unless ``settings`` has ``BROWSER_SANDBOX``. Arguments and errors are those of :meth:`crawl`.
+
+        Raises:
+            RuntimeError: If the clock of this Trio program is virtual.
         """
         from trawl.testing.simulation import crawl_web  # noqa: PLC0415 - only a crawl needs the engine
 
