@@ -219,6 +219,7 @@ async def test_all_scopes_are_read_in_slices_with_a_share_of_the_time(
                 yield
             rounds += 1
 
+    monkeypatch.setattr("trawl.engine.status.thread_time", trio.current_time)
     mock_clock.autojump_threshold = 0
     started_at = trio.current_time()
     with trio.move_on_after(60.0):
