@@ -129,6 +129,7 @@ def test_a_file_that_is_too_deep_is_told_of(folder: Path, capsys: pytest.Capture
     assert "deep.py" in captured.err
 
 
+@pytest.mark.long
 def test_classes_of_many_bases_take_no_long_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = ["class A0: ...", "class B0: ..."]
     for at in range(1, 2000):

@@ -61,6 +61,7 @@ def test_the_file_of_a_running_process_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["os._exit(0)", "ctypes.string_at(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.long
 def test_the_kernel_keeps_what_a_killed_process_wrote(tmp_path: Path, end: str) -> None:
     program = (
         "import ctypes, os, signal, sys; from pathlib import Path;"

@@ -531,6 +531,7 @@ class Customer(Shop):
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.long
 async def test_shared_scopes_keep_their_limits_while_parts_change_hands(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, seed: int
 ) -> None:
@@ -711,6 +712,7 @@ async def test_nothing_is_sent_by_a_process_that_stood_still_beyond_its_lease(
     assert first == [True] * (HOSTS - 1)
 
 
+@pytest.mark.long
 async def test_limits_are_used_with_the_store_fifty_milliseconds_away(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:

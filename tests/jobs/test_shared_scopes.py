@@ -199,6 +199,7 @@ async def test_a_delay_holds_over_all_crawls_and_is_used(
 
 
 @pytest.mark.parametrize(("rate", "seconds"), [(0.25, 200.0), (5.0, 20.0)])
+@pytest.mark.long
 async def test_a21_a_rate_is_a_ceiling_over_all_crawls_and_is_used(
     autojump_clock: MockClock, store: SimulatedStore, rate: float, seconds: float
 ) -> None:
@@ -214,6 +215,7 @@ async def test_a21_a_rate_is_a_ceiling_over_all_crawls_and_is_used(
 
 
 @pytest.mark.parametrize(("crawls", "seconds", "share"), [(1, 3.0, 0.98), (2, 3.0, 0.98), (2, 0.5, 0.98)])
+@pytest.mark.long
 async def test_a_delay_is_used_though_a_middleware_awaits_before_the_wire(
     autojump_clock: MockClock, store: SimulatedStore, crawls: int, seconds: float, share: float
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+import pytest
+
 from tests.scheduler.rig import Rig
 from trawl.http import Request
 from trawl.robots import at_once
@@ -244,6 +246,7 @@ def test_a_lane_waits_for_what_its_best_entry_waits_for() -> None:
     assert (reason.scope, reason.limit) == ("a", "delay")
 
 
+@pytest.mark.long
 def test_ten_thousand_hosts_are_counted_in_short_steps() -> None:
     rig = Rig()
     for number in range(10_000):

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from math import inf
 
+import pytest
+
 from tests.scheduler.rig import Rig
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
@@ -186,6 +188,7 @@ print(rig.sends)
 """
 
 
+@pytest.mark.long
 def test_hash_order_the_same_sends_under_another_hash_seed() -> None:
     traces = {
         subprocess.run(

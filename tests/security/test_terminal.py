@@ -116,6 +116,7 @@ def shown(command: list[str], folder: Path) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("level", ["INFO", pytest.param("DEBUG", marks=pytest.mark.sweep)])
+@pytest.mark.long
 async def test_a_page_says_nothing_to_the_terminal(tmp_path: Path, level: str) -> None:
     (tmp_path / "evil.py").write_text(SPIDER)
     async with serving(evil) as server:

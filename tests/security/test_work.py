@@ -84,6 +84,7 @@ async def test_others_have_their_turns_while_a_page_grows(
         ("deflate, zstd", zstandard.ZstdCompressor().compress(b"\x78\x9c" + b"\0\0\0\xff\xff" * 500_000)),
     ],
 )
+@pytest.mark.long
 async def test_many_members_of_nothing_take_no_long_step(
     clock: MockClock, transport: Transport, codings: str, body: bytes
 ) -> None:

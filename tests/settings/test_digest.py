@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import trawl
 from trawl.settings import Layer, digests, load
 
@@ -42,6 +44,7 @@ def test_code_and_arguments_count(tmp_path: Path) -> None:
     assert differences(ours, digests(settings, trawl.Spider, {"tag": "love"})) == ["the spider's code"]
 
 
+@pytest.mark.long
 def test_a_value_has_the_same_digest_in_every_process() -> None:
     code = """
 import trawl

@@ -46,6 +46,7 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_the_fixture_is_there_and_a_failed_test_shows_its_sends(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TEST)
     (tmp_path / "test_moved.py").write_text(MOVED)
