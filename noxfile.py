@@ -237,7 +237,7 @@ def sweep(session: nox.Session) -> None:
 def stored(session: nox.Session) -> None:
     """Run the tests of the promises with a job in a simulated server. Five minutes."""
     install(session, "test", editable=True)
-    quickest = "test_a_concurrency_delay_slots or test_b_backoff"
+    quickest = "test_b_backoff"
     run_tests(session, "-p", "tests.promises.in_a_store", folder="tests/promises", quickest=quickest)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ collect_ignore_glob = ["projects/*", *([] if find_spec("scrapy") else ["test_*.p
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests in this folder."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/scrapy/"):
             item.add_marker("scrapy")
 
 
