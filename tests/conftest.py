@@ -63,8 +63,6 @@ ONE_CASE_OF = {
     "test_c09_switched_on_it_finds_the_limit_in_seconds": 2,
     "test_c09_within_40_windows_it_reaches_nine_tenths_and_stays_there": 9,
     "test_c1_a_job_that_is_moved_with_its_feed_goes_on_as_if_it_were_not": 3,
-    "test_c1_c7_cut_off_at_any_step_nothing_is_lost_and_nothing_is_twice": 9,
-    "test_c1_c7_killed_at_any_step_nothing_is_lost_and_nothing_is_twice": 9,
     "test_c5_what_was_not_finished_is_in_the_frontier_once": 2,
     "test_c7_killed_at_any_write_each_item_is_in_the_file_once": 4,
     "test_crawls_whose_logins_need_what_the_pages_of_others_have_do_not_wait_for_each_other": 2,
