@@ -184,8 +184,8 @@ async def test_a_start_that_ends_the_process_fails_after_three_deaths_and_its_re
     runs = Runs(folder, site(7), settings=FAST)
     deaths, result = await runs_to_the_end(runs, Started)
     assert (deaths, result.reason) == (3, "start_error")
-    assert "died in start() after 2 outputs (death 1 of 3)" in caplog.text
-    assert "start() ended the process 3 times, after 2 outputs" in caplog.text
+    assert "died in start() at output 3 (death 1 of 3)" in caplog.text
+    assert "start() ended the process 3 times, at output 3" in caplog.text
     assert failed(runs) == {}
     assert runs.urls == all_urls(7)
 

@@ -232,8 +232,8 @@ class CallbackDeaths(NoDeaths):
         key = _START + self._started.to_bytes(KEY_BYTES - len(_START), "big")
         if (deaths := self._suspects.get(key)) is not None and deaths.count >= MOST_DEATHS:
             self._forget(key)
-            raise RuntimeError(f"{_words_of(deaths)}, after {self._started} outputs")
-        slot = self._begin(key, str(self._started), "start()")
+            raise RuntimeError(f"{_words_of(deaths)}, at output {deaths.url}")
+        slot = self._begin(key, str(self._started + 1), "start()")
         try:
             output = await anext(started)
         finally:
@@ -272,9 +272,7 @@ class CallbackDeaths(NoDeaths):
             deaths = PageDeaths(count, without_passwords(each.url), each.is_lease_lost, each.place)
             self._suspects[each.key] = deaths
             _section(_name(each.key)).keep(self._job, deaths)
-            where = (
-                f"start() after {each.url} outputs" if each.place == "start()" else f"the {each.place} of {deaths.url}"
-            )
+            where = f"start() at output {each.url}" if each.place == "start()" else f"the {each.place} of {deaths.url}"
             pages.append(f"{where} (death {count} of {MOST_DEATHS})")
         self.counted += 1
         what = "lost its lease" if callbacks[0].is_lease_lost else "died"
