@@ -189,7 +189,7 @@ def compiled(session: nox.Session) -> None:
 
 @nox.session(python=MONITORED if IS_SHORT else None)
 def coverage(session: nox.Session) -> None:
-    """Measure branch coverage (in short: of lines, by two cases of each test), without whole crawls."""
+    """Measure branch coverage (in short: of lines), without whole crawls, which cover the same lines."""
     install(session, "test", editable=True)
     # pytest's plugins import trawl before a coverage plugin would start. So coverage starts pytest, and its patch of
     # subprocess starts it first in each worker.
@@ -201,7 +201,7 @@ def coverage(session: nox.Session) -> None:
     session.run("coverage", "erase")
     env = {"HYPOTHESIS_PROFILE": "coverage"}
     if IS_SHORT:
-        env |= {"COVERAGE_BRANCH": "false", "COVERAGE_CORE": "sysmon", "MOST_CASES": "2"}
+        env |= {"COVERAGE_BRANCH": "false", "COVERAGE_CORE": "sysmon"}
     wanted = ("-m", "not long and not scrapy and not servers and not sweep and not soak")
     session.run("coverage", "run", "-m", "pytest", *PLAIN, *ON_TWO_CORES, *wanted, *map(str, sorted(paths)), env=env)
     session.run("coverage", "combine", "--quiet")

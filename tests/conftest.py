@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import sys
-from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from zlib import crc32
@@ -95,9 +94,6 @@ ONE_CASE_OF = {
 }
 """Tests with many slow cases: about one case in so many runs, and ``nox -s sweep`` runs all."""
 
-MOST_CASES = float(os.environ.get("MOST_CASES", "inf"))
-"""Maximum number of cases of a test. Set by the short form of ``nox -s coverage``: more cases reach few other lines."""
-
 IS_COMPILED = os.environ.get("TRAWL_COMPILED") == "1"  # set by `nox -s compiled`, and checked by tests/test_compiled.py
 
 REAL = {name: getattr(gc, name) for name in ("freeze", "unfreeze")}
@@ -134,14 +130,11 @@ def garbage_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave cases to the sweep, and skip tests in a compiled run that only pass with the sources."""
     known: set[tuple[str, bool]] = set()
-    cases = Counter[str]()
     for item in items:
         name = str(getattr(item, "originalname", item.name))
         form = name, "behind-user-code" in item.name  # at least one case of each form (tests/promises/conftest.py)
         # A checksum, because every nth case might have the same value of a parameter. It is the same in all workers.
-        cases[test := item.nodeid.partition("[")[0]] += 1
-        is_rare = form in known and crc32(item.nodeid.encode()) % ONE_CASE_OF.get(name, 1)
-        if is_rare or cases[test] > MOST_CASES:
+        if form in known and crc32(item.nodeid.encode()) % ONE_CASE_OF.get(name, 1):
             item.add_marker(pytest.mark.sweep)
         known.add(form)
     reason = "replaces a name inside a compiled module, or gives it a stand-in or a value of a wrong type"

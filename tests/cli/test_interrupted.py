@@ -23,7 +23,6 @@ def ended(tmp_path: Path, code: str, *words: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("words", [["crawl", "slow.py"], ["check", "slow.py"], ["settings", "slow.py"]])
-@pytest.mark.long
 def test_ctrl_c_while_a_spider_is_imported_ends_the_command_without_a_traceback(
     tmp_path: Path, words: list[str]
 ) -> None:
@@ -32,7 +31,6 @@ def test_ctrl_c_while_a_spider_is_imported_ends_the_command_without_a_traceback(
 
 
 @pytest.mark.parametrize("module", ["trawl.cli.app", "trawl.cli.crawl", "trio"])
-@pytest.mark.long
 def test_ctrl_c_while_trawl_itself_is_imported_does_so_too(tmp_path: Path, module: str) -> None:
     finder = f"""
 class Interrupted:

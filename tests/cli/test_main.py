@@ -21,7 +21,6 @@ def test_python_m_trawl_is_the_command() -> None:
     assert done.stdout.startswith("trawl 0.")
 
 
-@pytest.mark.long
 def test_a_reader_of_standard_error_that_leaves_changes_no_exit_status(tmp_path: Path) -> None:
     (tmp_path / "nothing.py").write_text(
         "import trawl\n\nclass Nothing(trawl.Spider):\n    name = 'nothing'\n    start_urls = []\n"

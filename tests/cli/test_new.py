@@ -35,7 +35,6 @@ def _own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
-@pytest.mark.long
 def test_a_project_with_a_spider_of_each_kind_passes_its_own_tests(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trawl.blocking import InlineBlocking
 from trawl.engine.callback_deaths import CallbackDeaths
@@ -166,34 +166,41 @@ async def test_a_session_that_has_ended_is_lost_although_the_thread_asks(monkeyp
     assert keeper.is_lost
 
 
+class Page:
+    """An attempt of a page."""
+
+    is_page = True
+
+    def __init__(self, number: int) -> None:
+        self.request = Request(url=f"http://a.example/{number}")
+        self.lease = Record(self.request, (), "http://a.example", fingerprint=bytes([number]) * 16)
+
+
 async def test_three_lost_leases_make_a_page_fail(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    record = Record(Request(url="http://a.example/1"), (), "http://a.example", fingerprint=b"m" * 16)
-    other = Record(Request(url="http://a.example/2"), (), "http://a.example", fingerprint=b"n" * 16)
-    later = Record(Request(url="http://a.example/3"), (), "http://a.example", fingerprint=b"o" * 16)
+    page: Any = Page(1)
+    other: Any = Page(2)
+    later: Any = Page(3)
     job = await open_job(tmp_path / "job", InlineBlocking())
     for n in range(1, 4):
         deaths = CallbackDeaths(job)
         await deaths.open(4, InlineBlocking())
-        slots = [deaths.begin(each) for each in (other, record)]
-        deaths.end(other, slots[0])
+        await deaths.enter(other, "callback")
+        await deaths.enter(page, "callback")
+        deaths.leave(other)
         with monkeypatch.context() as patch:
             patch.setattr(SqliteJob, "is_lease_lost", True)
-            late = deaths.begin(later)  # it has not blocked anything
-            deaths.end(later, late)
-            deaths.survived(record)
-            deaths.end(record, slots[1])
+            await deaths.enter(later, "callback")  # it has not blocked anything
+            deaths.leave(later)
+            deaths.survived(page)
+            deaths.leave(page)
         deaths.close()
         deaths = CallbackDeaths(job)
         await deaths.open(4, InlineBlocking())
         assert f"a process lost its lease in the callback of http://a.example/1 (death {n} of 3)" in caplog.text
         deaths.close()
 
-    class Page:
-        lease, is_page, request = record, True, record.request
-
-    page: Any = Page()
     assert deaths.refusal(page) == "fatal_callback_count"
     assert deaths.give_up(page) == "its callback blocked the process for longer than its lease 3 times"
     assert deaths.refusal(page) is None

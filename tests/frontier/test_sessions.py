@@ -204,7 +204,6 @@ async def test_lost_calls_and_lost_answers_lose_nothing_and_double_nothing(
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.long
 async def test_killed_workers_are_replaced_and_every_page_is_visited_once(autojump_clock: MockClock, seed: int) -> None:
     store = SimulatedStore(latency=0.004)
     rng = random.Random(seed)
