@@ -132,7 +132,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     known: set[tuple[str, bool]] = set()
     for item in items:
         name = str(getattr(item, "originalname", item.name))
-        form = name, "behind-user-code" in item.name  # at least one case of each form (tests/promises/conftest.py)
+        # At least one case of each test, and of each of its forms (tests/promises/conftest.py).
+        form = item.nodeid.partition("[")[0], "behind-user-code" in item.name
         # A checksum, because every nth case might have the same value of a parameter. It is the same in all workers.
         if form in known and crc32(item.nodeid.encode()) % ONE_CASE_OF.get(name, 1):
             item.add_marker(pytest.mark.sweep)
