@@ -9,12 +9,11 @@ window)``, so a send at 0.0 does not count at 60.0.
 A response corrects the sum: :meth:`Quota.correct` by a difference, :meth:`Quota.set_remaining` to the amount that the
 server reports as remaining.
 
-The page budget limits the pages of a scope in the whole crawl. Comparing it with received pages only would exceed it by
-the requests in flight. So a request that takes its scope also takes a page, until its result is known: a page counts,
-but a redirect, a failure or a retry does not. While the requests in flight could be the last pages, the scope is
-closed. When the last pages were received, pending requests end (``pages_filtered``), and take nothing. Requests of
-rendered pages are in no budget. Counts are kept when idle scopes are forgotten, and with a job also when the process
-ends.
+The page budget limits the pages of a scope in the whole crawl. A request that takes its scope also takes a page until
+its result is known, so that requests in flight can't exceed the budget: a page counts, but a redirect, a failure or a
+retry does not. While the requests in flight could be the last pages, the scope is closed. When the last pages were
+received, pending requests end (``pages_filtered``), and take nothing. Requests of rendered pages are in no budget.
+Counts are kept when idle scopes are forgotten, and with a job also when the process ends.
 """
 
 from __future__ import annotations
