@@ -6,8 +6,7 @@ it. The window starts at the first charge and ends as a whole, or it slides: the
 seconds later. A charge at the time ``t`` belongs to the windows that contain ``t``. Windows are half open, ``[t, t +
 window)``, so a send at 0.0 does not count at 60.0.
 
-A response corrects the sum: :meth:`Quota.correct` by a difference, :meth:`Quota.set_remaining` to the amount that the
-server reports as remaining.
+A response corrects the sum: :meth:`Quota.correct` by a difference, :meth:`Quota.set_remaining` to what remains.
 
 The page budget limits the pages of a scope in the whole crawl. A request that takes its scope also takes a page until
 its result is known, so that requests in flight can't exceed the budget: a page counts, but a redirect, a failure or a
