@@ -36,6 +36,8 @@ def test_a_crawl_loads_no_extra_and_no_database_before_a_setting_asks_for_it() -
 
 
 NOT_OF_A_PLAIN_CRAWL = {
+    *("browser.devtools", "browser.page", "browser.rendering", "engine.callback_deaths", "engine.status"),
+    *("engine.job_worker", "engine.steering", "frontier.running_callbacks", "panel"),
     *("cache.cache", "cli", "compat.classes", "compat.messages", "compat.middleware", "engine.host_state"),
     *("engine.job", "engine.job_items", "engine.shared_job", "feeds.outbox", "frontier.job", "frontier.job_frontier"),
     *("frontier.parts", "frontier.redis", "frontier.sections", "frontier.sqlite", "scheduler.shared_job"),
@@ -44,7 +46,7 @@ NOT_OF_A_PLAIN_CRAWL = {
 }
 
 
-def test_a_plain_crawl_loads_no_code_for_jobs_processes_or_moved_spiders() -> None:
+def test_a_plain_crawl_loads_no_code_for_jobs_processes_browsers_views_or_moved_spiders() -> None:
     program = "class Plain(trawl.Spider):\n    name = 'plain'\ntrawl.run(Plain)\nprint(*sys.modules)"
     loaded = printed(f"import sys, trawl\n{program}").split()
     assert not {f"trawl.{name}" for name in NOT_OF_A_PLAIN_CRAWL} & set(loaded)

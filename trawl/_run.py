@@ -29,7 +29,7 @@ import trio
 
 from trawl.address_guard import MAX_NAMES, AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
-from trawl.browser import BrowserSettings, OpenPage, shared_hosts
+from trawl.browser import BrowserSettings, shared_hosts
 from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.compat.hooks import CompatHooks, hears_idle, ignore_urls
@@ -65,6 +65,7 @@ from trawl.transport.resolver import CrawlResolver, DnsResolver, Resolve, Thread
 from trawl.user_files import is_imported_for_spiders
 
 if TYPE_CHECKING:
+    from trawl.browser import OpenPage
     from trawl.compat.middleware import Show
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run", "set_header_class"]

@@ -13,21 +13,25 @@ import math
 import re
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Annotated, Any, Literal, TypedDict
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import attrs
 import trio
 from msgspec import Meta, Struct
 
 from trawl.blocking import Blocking
-from trawl.browser.devtools import Chromium, CommandFailed, Connection, check_sandbox, find_chromium, open_chromium
-from trawl.browser.page import BrowserPage, Opening, open_page
 from trawl.errors import BrowserEnded, SettingsError, UsageError
-from trawl.http import is_in_domains, normalize_domain
+from trawl.http import Fetch, Outcome, Request, Response, is_in_domains, normalize_domain
+from trawl.observe import BrowserStatus, Stats
 
-__all__ = ["BrowserSettings", "Browsers", "Page", "check_browser", "shared_hosts"]
+if TYPE_CHECKING:
+    from trawl.browser.devtools import Chromium, Connection
+    from trawl.browser.page import BrowserPage, Opening
+    from trawl.browser.rendering import PageCrawl, RenderedResponse, Rendering
+
+__all__ = ["BrowserSettings", "Browsers", "Page", "PageRenderer", "check_browser", "shared_hosts"]
 
 logger: logging.Logger = logging.getLogger("trawl.browser")
 
@@ -242,6 +246,8 @@ class Browsers:
             UsageError: If no browser can be started.
         """
         settings = self._settings
+        from trawl.browser.devtools import find_chromium, open_chromium  # noqa: PLC0415 - few crawls render pages
+
         path = await self._blocking.run(find_chromium, settings.browser_path)
         flags = list(settings.browser_flags)
         if settings.browser_memory_mb:
@@ -298,6 +304,8 @@ class Browsers:
             PageCrashed: If the process of the page ends.
             UsageError: If no browser can be started.
         """
+        from trawl.browser.page import open_page  # noqa: PLC0415 - few crawls render pages
+
         with opening.paused():
             lease = await self._current()
         session = opening.session
@@ -375,8 +383,64 @@ class Browsers:
                 dispose({"browserContextId": context})
 
 
+class PageRenderer:
+    """Renders the pages of one crawl. The code for it is loaded when a page is rendered or checked for the first time.
+
+    Args:
+        parts: The arguments of :class:`~trawl.browser.rendering.Rendering` before its crawl.
+        options: Its other arguments.
+    """
+
+    def __init__(self, *parts: Any, **options: Any) -> None:
+        self._parts = parts
+        self._options: dict[str, Any] = {"crawl": None, "statuses": (), **options}
+        self._made: Rendering | None = None
+
+    def _rendering(self) -> Rendering:
+        if self._made is None:
+            from trawl.browser.rendering import Rendering  # noqa: PLC0415 - few crawls render pages
+
+            self._made = Rendering(*self._parts, **self._options)
+        return self._made
+
+    def middleware(self, crawl: PageCrawl, statuses: Container[int]) -> Callable[[Fetch], Fetch]:
+        """Return the middleware. ``statuses`` are the codes that the spider handles besides 2xx."""
+        self._options |= {"crawl": crawl, "statuses": statuses}
+
+        def around(fetch: Fetch) -> Fetch:
+            async def send(request: Request) -> Outcome:
+                outcome = await fetch(request)
+                if request.meta_get("browser"):
+                    await self._rendering().process(request, outcome)
+                return outcome
+
+            return send
+
+        return around
+
+    def check(self, request: Request) -> None:
+        """Check meta ``browser`` of an admitted request, as :meth:`~trawl.browser.rendering.Rendering.check` says."""
+        wanted = request.meta_get("browser")
+        if wanted is not None and not isinstance(wanted, bool):
+            self._rendering().check(request)
+
+    def status(self, stats: Stats) -> BrowserStatus:
+        """Return the open pages and the counts of rendered pages."""
+        return BrowserStatus() if self._made is None else self._made.status(stats)
+
+    async def render(self, response: Response, options: Mapping[str, Any]) -> RenderedResponse:
+        """Render a received response, as :meth:`trawl.engine.crawl.Crawl.render` describes. A checkpoint."""
+        return await self._rendering().render(response, options)
+
+    def open_page(self, response: Response, session: str | None = None) -> AbstractAsyncContextManager[BrowserPage]:
+        """Open a received response, as :meth:`trawl.engine.crawl.Crawl.open_page` describes."""
+        return self._rendering().open_page(response, session)
+
+
 async def _set_cookies(connection: Connection, context: str, cookies: Sequence[Mapping[str, Any]]) -> None:
     """Copy cookies into a browser context, except cookies that Chromium refuses."""
+    from trawl.browser.devtools import CommandFailed  # noqa: PLC0415 - few crawls render pages
+
     try:
         await connection.call("", "Storage.setCookies", {"browserContextId": context, "cookies": list(cookies)})
     except CommandFailed:  # one of the cookies is not valid for Chromium, so none was set
@@ -429,5 +493,7 @@ def check_browser(settings: BrowserSettings) -> str:
     Raises:
         UsageError: If there is no Chromium, or Chromium has no sandbox for this user.
     """
+    from trawl.browser.devtools import check_sandbox, find_chromium  # noqa: PLC0415 - few crawls render pages
+
     check_sandbox(has_sandbox=settings.browser_sandbox)
     return find_chromium(settings.browser_path)

@@ -53,7 +53,7 @@ from trawl.errors import (
     RenderError,
     UsageError,
 )
-from trawl.http import Fetch, Headers, Outcome, Replace, Request, Response, host_of, is_in_domains, kind_of, scheme_of
+from trawl.http import Headers, Outcome, Replace, Request, Response, host_of, is_in_domains, kind_of, scheme_of
 from trawl.http.notes import note
 from trawl.observe import BrowserStatus, Stats
 from trawl.passwords import without_passwords
@@ -296,6 +296,8 @@ class Rendering:
         jars: The cookies.
         spider: The spider, whose methods ``run`` names.
         open_page: Opens pages.
+        crawl: The running crawl; None if the middleware ``browser`` was removed, so that no page is rendered.
+        statuses: The status codes that the spider handles besides 2xx.
         measure: Returns the memory of the browser in bytes.
         max_body_bytes: Maximum size of the HTML of a rendered page; 0 for no limit.
     """
@@ -306,9 +308,11 @@ class Rendering:
         jars: Jars,
         spider: Any,
         open_page: OpenPage,
-        measure: Callable[[], int] = lambda: 0,
         *,
-        max_body_bytes: int = 0,
+        crawl: PageCrawl | None,
+        statuses: Container[int],
+        measure: Callable[[], int],
+        max_body_bytes: int,
     ) -> None:
         self.settings: BrowserSettings = settings
         self.third_party: frozenset[str] = settings.third_party_domains
@@ -317,8 +321,8 @@ class Rendering:
         self._open_page = open_page
         self._files = SharedFiles(settings.browser_share) if settings.browser_share else None
         self._tabs = trio.Semaphore(settings.browser_pages)
-        self._crawl: PageCrawl | None = None
-        self._statuses: Container[int] = ()
+        self._crawl = crawl
+        self._statuses = statuses
         self._visits: dict[_Visit, None] = {}
         self._measure = measure
         self._max_body_bytes = max_body_bytes
@@ -391,23 +395,13 @@ class Rendering:
             )
         return found
 
-    def middleware(self, crawl: PageCrawl, statuses: Container[int]) -> Callable[[Fetch], Fetch]:
-        """Return the middleware. ``statuses`` are the codes that the spider handles besides 2xx."""
-        self._crawl, self._statuses = crawl, statuses
-
-        def around(fetch: Fetch) -> Fetch:
-            async def send(request: Request) -> Outcome:
-                outcome = await fetch(request)
-                is_fetched = outcome.is_heard or outcome.is_cached  # otherwise, user code has made the response
-                if is_fetched and request.meta_get("browser") and outcome.then is None and not outcome.is_trigger:
-                    response = outcome.response
-                    if response is not None and self._is_page(request, response):
-                        await self._render(request, outcome, response)
-                return outcome
-
-            return send
-
-        return around
+    async def process(self, request: Request, outcome: Outcome) -> None:
+        """Render the page that a request with meta ``browser`` has fetched. A checkpoint only if it is one."""
+        is_fetched = outcome.is_heard or outcome.is_cached  # otherwise, user code has made the response
+        if not is_fetched or outcome.response is None or outcome.then is not None or outcome.is_trigger:
+            return
+        if self._is_page(request, outcome.response):
+            await self._render(request, outcome, outcome.response)
 
     def _is_page(self, request: Request, response: Response) -> bool:
         is_wanted = 200 <= response.status < 300 or request.wants_status(response.status, self._statuses)

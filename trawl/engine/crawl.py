@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, overload
 import trio
 
 from trawl.blocking import Blocking
-from trawl.browser import BrowserPage
 from trawl.engine.callbacks import BATCH
 from trawl.engine.context import CrawlContext
 from trawl.engine.direct import DirectFetcher
@@ -38,6 +37,7 @@ from trawl.throttling import Reason, ScopeReport, Throttle
 from trawl.throttling.scopes import is_host_like, normal_id
 
 if TYPE_CHECKING:
+    from trawl.browser import BrowserPage
     from trawl.engine.status import StatusKeeper
 
 __all__ = ["Crawl", "Watcher"]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from trawl.blocking import Blocking
-from trawl.browser import Browsers, BrowserSettings, OpenPage, PageCrawl, Rendering
+from trawl.browser import Browsers, BrowserSettings, PageRenderer
 from trawl.cache import CacheSettings, open_cache
 from trawl.cookies import Jars, NowUtc
 from trawl.errors import SettingsError
@@ -39,6 +39,7 @@ from trawl.transport import Transport
 from trawl.transport.proxy import EnvironmentProxies
 
 if TYPE_CHECKING:
+    from trawl.browser import OpenPage, PageCrawl
     from trawl.cache.cache import Cache
 
 __all__ = [
@@ -115,7 +116,7 @@ class MiddlewareContext:
     spider: Any = None
     stats: Stats | None = None
     crawl: MiddlewareCrawl | None = None
-    rendering: Rendering | None = None
+    rendering: PageRenderer | None = None
     innermost: Middleware | None = None
     removed: frozenset[str] = frozenset()
     adapt: Adapt | None = None
@@ -310,7 +311,7 @@ class MiddlewareStack:
     sessions: Sessions
     cache: Cache | None
     prepare: Prepare
-    rendering: Rendering
+    rendering: PageRenderer
     browsers: Browsers | None = None
     adapt: Adapt | None = None
 
@@ -388,12 +389,8 @@ async def open_middleware_stack(
     sessions = Sessions(jars)
     rendered = browser or BrowserSettings()
     browsers = Browsers(rendered, blocking) if open_page is None else None
-    if browsers is not None:
-        rendering = Rendering(
-            rendered, jars, spider, browsers.open_page, browsers.memory_bytes, max_body_bytes=max_body_bytes
-        )
-    else:
-        rendering = Rendering(rendered, jars, spider, cast("OpenPage", open_page), max_body_bytes=max_body_bytes)
+    opens, measure = (open_page, lambda: 0) if browsers is None else (browsers.open_page, browsers.memory_bytes)
+    rendering = PageRenderer(rendered, jars, spider, opens, measure=measure, max_body_bytes=max_body_bytes)
     prepare = _prepare(settings, sessions, rendering)
     async with (
         open_cookie_file(settings.cookies_file, jars, blocking=blocking, now_utc=now_utc),
@@ -421,7 +418,7 @@ async def open_middleware_stack(
         )
 
 
-def _prepare(settings: MiddlewareSettings, sessions: Sessions, rendering: Rendering) -> Prepare:
+def _prepare(settings: MiddlewareSettings, sessions: Sessions, rendering: PageRenderer) -> Prepare:
     """Return the function that applies an admitted request's session, checks its page, and sets its ``Referer``."""
     referrer = Referrer(load_referrer_policy(settings.referrer_policy)) if settings.referer_enabled else None
 

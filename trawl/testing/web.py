@@ -19,8 +19,7 @@ from urllib.parse import urljoin
 
 import trio
 
-from trawl.browser import Asked, Opening
-from trawl.browser.devtools import CommandFailed
+from trawl import browser
 from trawl.errors import NameNotResolved
 from trawl.http import Request, host_scope, normalize_url
 from trawl.selectors import Selector
@@ -43,6 +42,7 @@ from trawl.testing.warc import Recording, read_recording
 from trawl.transport.resolver import Address
 
 if TYPE_CHECKING:
+    from trawl.browser import Opening
     from trawl.spiders import Spider
     from trawl.testing.simulation import Errors, Simulation
     from trawl.transport import TransportSettings
@@ -385,8 +385,10 @@ class SimulatedPage:
 
     async def goto(self, url: str) -> None:
         """Navigate to ``url``, and run the scripts of its page."""
-        answer = await self._opening.ask(Asked(url, kind="Document", is_main=True))
+        answer = await self._opening.ask(browser.Asked(url, kind="Document", is_main=True))
         if answer is None:
+            from trawl.browser.devtools import CommandFailed  # noqa: PLC0415 - few crawls render pages
+
             raise CommandFailed("Page.navigate", f"{url}: net::ERR_FAILED")
         location = next((value for name, value in answer.headers if name.lower() == "location"), "")
         if 300 <= answer.status < 400 and location:
@@ -404,7 +406,7 @@ class SimulatedPage:
                     if kind in self._blocked:
                         self.blocked += 1
                     else:
-                        nursery.start_soon(self._opening.ask, Asked(url, kind=_CHROMIUMS[kind]))
+                        nursery.start_soon(self._opening.ask, browser.Asked(url, kind=_CHROMIUMS[kind]))
         await trio.sleep(state.seconds)
         self._html = state.html or self._html
         self._url = urljoin(self._url, state.url) if state.url else self._url
