@@ -192,7 +192,7 @@ def test_a_robots_txt_that_was_not_modified_stays_valid() -> None:
     sends(checker, (0.0, "/"), (1.0, "/no"))
     receipt = checker.receipt("test")
     assert (receipt.checked["robots.txt"], receipt.violations["robots.txt"]) == (2, 1)
-    assert not checker._redirected
+    assert not checker._robots._redirected
 
 
 def test_a_robots_txt_in_use_outlives_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_a_robots_txt_in_use_outlives_newer_ones(monkeypatch: pytest.MonkeyPatch
     for host in "abc":
         checker.read_robots(f"http://{host}.example/robots.txt", 404, b"", headers, "x")
         sends(checker, (0.0, "/"))
-    assert {*checker._robots} == {"http://a.example", "http://c.example"}
+    assert {*checker._robots._files} == {"http://a.example", "http://c.example"}
     assert checker.receipt("test").unread == 0
 
 

@@ -232,6 +232,36 @@ class _Bars:
         ]
 
 
+class _RobotsFiles:
+    """The robots.txt files of origins, and the redirects to them."""
+
+    def __init__(self, user_agent: str | None) -> None:
+        self._user_agent = user_agent
+        self._files: OrderedDict[str, RobotsFile] = OrderedDict()
+        self._redirected: OrderedDict[str, Sequence[str]] = OrderedDict()  # by target: the origins that redirect to it
+
+    def of(self, origin: str) -> RobotsFile | None:
+        """Return the file of an origin; None if it was not read."""
+        if origin in self._files:
+            self._files.move_to_end(origin)
+        return self._files.get(origin)
+
+    def read(self, url: str, status: int, body: bytes, headers: Headers, user_agent: str) -> None:
+        """Add a response, as :meth:`Checker.read_robots` says."""
+        if status == 304:  # the known file is still valid (RFC 9110, section 15.4.5)
+            return
+        origins = dict.fromkeys([origin_of(url), *self._redirected.pop(url, ())])
+        if 300 <= status < 400:
+            with suppress(ValueError):  # the target of the redirect is malformed
+                target = join_url(url, headers.get("Location") or "")
+                if urlsplit(target).path == "/robots.txt":
+                    _put(self._redirected, target, [*self._redirected.get(target, ()), *origins])
+            return
+        text = as_utf8(body[: MAX_PARSED_BYTES + 1], headers.get("Content-Type"))
+        for origin in origins:
+            _put(self._files, origin, RobotsFile.parse(status, text, self._user_agent or user_agent))
+
+
 class Checker:
     """Checks sends and their ends, in order of time. Mutable.
 
@@ -242,17 +272,13 @@ class Checker:
 
     def __init__(self, grace: float = GRACE, user_agent: str | None = None) -> None:
         self._grace = grace
-        self._user_agent = user_agent
+        self._robots = _RobotsFiles(user_agent)
         self._scopes: OrderedDict[str, _Scope] = OrderedDict()  # the longest idle scope is first
         self._rest = _Scope(math.inf)  # the figures of the scopes that were left out
         self._left_out = 0
         self._bars: dict[str, _Bars] = {}
         self._sending: set[Attempt] = set()
         self._recent: OrderedDict[str, _Scope] = OrderedDict()  # the scopes that may have sends in the last window
-        self._robots: OrderedDict[str, RobotsFile] = OrderedDict()
-        self._redirected: OrderedDict[str, Sequence[str]] = (
-            OrderedDict()
-        )  # by URL: origins whose robots.txt redirects to this URL
         self._until: OrderedDict[str, float] = OrderedDict()
         self._last: OrderedDict[str, float] = OrderedDict()
         self._checked: Counter[str] = Counter()
@@ -325,18 +351,7 @@ class Checker:
 
         The file is parsed at once, which may block the event loop for a tenth of a second or more if the file is large.
         """
-        if status == 304:  # the known file is still valid (RFC 9110, section 15.4.5)
-            return
-        origins = dict.fromkeys([origin_of(url), *self._redirected.pop(url, ())])
-        if 300 <= status < 400:
-            with suppress(ValueError):  # the target of the redirect is malformed
-                target = join_url(url, headers.get("Location") or "")
-                if urlsplit(target).path == "/robots.txt":
-                    _put(self._redirected, target, [*self._redirected.get(target, ()), *origins])
-            return
-        text = as_utf8(body[: MAX_PARSED_BYTES + 1], headers.get("Content-Type"))
-        for origin in origins:
-            _put(self._robots, origin, RobotsFile.parse(status, text, self._user_agent or user_agent))
+        self._robots.read(url, status, body, headers, user_agent)
 
     def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
         """Add a send or its end. This is a recorder of the engine, so an error is only logged and counted."""
@@ -406,13 +421,12 @@ class Checker:
         until = self._until.get(host)
         if until is not None:
             self._judge("Retry-After", at, url, until - at)
-        robots = self._robots.get(origin)
         if urlsplit(url).path == "/robots.txt":
             return
+        robots = self._robots.of(origin)
         if robots is None:
             self._unread += 1
             return
-        self._robots.move_to_end(origin)
         self._judge("robots.txt", at, url, 0.0 if robots.allows(url) else math.inf)
         if robots.crawl_delay and host in self._last:
             self._judge("Crawl-delay", at, url, self._last[host] + robots.crawl_delay - at)

@@ -90,6 +90,72 @@ class _SendRecord:
     intervals: Sequence[float]
 
 
+class _Operations:
+    """The operations that the server must still get, in order.
+
+    Attributes:
+        unsent: The operations.
+        stirred: Set when there are some.
+    """
+
+    def __init__(self) -> None:
+        self.unsent: list[Any] = []
+        self.stirred: trio.Event = trio.Event()
+        self._sends: dict[int, _SendRecord] = {}
+        self._corrections = 0
+
+    def put(self, operation: object) -> None:
+        """Add an operation."""
+        self.unsent.append(operation)
+        self.stirred.set()
+
+    def put_send(self, number: int, at: float, intervals: Sequence[float] | None) -> None:
+        """Add a send, or change the time of one that the server has not got; ``intervals`` is None for no new one."""
+        send = self._sends.get(number)
+        if send is not None:
+            send.at = at
+        elif intervals is not None:
+            send = self._sends[number] = _SendRecord(number, at, intervals)
+            self.put(send)
+
+    def put_correction(self, id: str, difference: float) -> None:
+        """Add a correction of a scope's quota. Its number lets the server apply it once."""
+        self._corrections += 1
+        self.put(("C", id, repr(difference), self._corrections))
+
+    def told(self, operations: Sequence[Any]) -> None:
+        """Drop the first operations, because the server has got them."""
+        del self.unsent[: len(operations)]
+        for each in operations:
+            if isinstance(each, _SendRecord) and self._sends.get(each.number) is each:
+                del self._sends[each.number]
+
+
+class _Contact:
+    """The round trips with the server, in event loop time.
+
+    Attributes:
+        ahead: Lower bound of event loop time minus server time, from the latest round trip.
+        began_at: Start of the first round trip.
+        heard_at: Start of the latest round trip.
+        call_at: Time of the next round trip if nothing happens before.
+    """
+
+    def __init__(self) -> None:
+        self.ahead: float = -math.inf
+        self.began_at: float = math.inf
+        self.heard_at: float = -math.inf
+        self.call_at: float = -math.inf
+
+    def heard(self, began: float, server_now: float, seconds: float) -> bool:
+        """Record a response; the next round trip is in ``seconds``. Returns True if it is the first one."""
+        is_first = self.heard_at == -math.inf
+        self.ahead = began - server_now / 1e6
+        self.heard_at = began
+        self.call_at = trio.current_time() + seconds
+        return is_first
+
+
 class RedisSharedScopeClient:
     """The client of a job for the scopes that its processes share. Its task is :meth:`run`.
 
@@ -115,20 +181,12 @@ class RedisSharedScopeClient:
         self._came: Callable[[Token], None] = lambda token: None
         self._adopt: Callable[[str, bytes, float], None] = lambda id, learned, age: None
         self._asks: dict[int, _TokenRequest] = {}
-        self._operations: list[Any] = []
+        self._operations = _Operations()
+        self._contact = _Contact()
         self._versions: dict[str, int] = {}
-        self._sends: dict[int, _SendRecord] = {}
         self._number = 0
-        self._corrections = 0
         self._heard = "0-0"
-        # Lower bound of event loop time minus server time, from the latest round trip.
-        self._ahead = -math.inf
-        self._began_at = math.inf  # start of the first round trip
-        self._heard_at = -math.inf  # start of the latest round trip
         self._tokens = 0  # number of asks that have a token
-        self._call_at = -math.inf
-        self._is_known = False
-        self._stirred = trio.Event()
         self._scope = trio.CancelScope(shield=True)
         self._is_leaving = False
 
@@ -147,7 +205,7 @@ class RedisSharedScopeClient:
         written = [(quote(id, safe=""), amount) for id, amount in scopes]
         reason = Reason(scopes[0][0], "line", math.inf, "waiting for the server")
         self._asks[self._number] = _TokenRequest(written, f"{_PRIORITIES - priority:016x}", lead, reason)
-        self._put(("A", self._number))
+        self._operations.put(("A", self._number))
         return self._number
 
     def drop(self, number: int) -> None:
@@ -163,12 +221,8 @@ class RedisSharedScopeClient:
 
     def written(self, number: int, now: float) -> None:
         """Record that the request of a token was completely written."""
-        send, ask = self._sends.get(number), self._asks.get(number)
-        if send is not None:
-            send.at = now
-        elif ask is not None:
-            send = self._sends[number] = _SendRecord(number, now, ask.intervals)
-            self._put(send)
+        ask = self._asks.get(number)
+        self._operations.put_send(number, now, None if ask is None else ask.intervals)
 
     def given_back(self, number: int) -> None:
         """Release the places of a used token."""
@@ -179,16 +233,15 @@ class RedisSharedScopeClient:
         id = quote(scope_id, safe="")
         known = 0 if is_new else self._versions.get(id, 0)
         self._versions[id] = known + 1
-        self._put(("L", id, known, limits, trio.current_time()))
+        self._operations.put(("L", id, known, limits, trio.current_time()))
 
     def correct(self, scope_id: str, difference: float) -> None:
         """Correct the spent amount of a scope's quota."""
-        self._corrections += 1
-        self._put(("C", quote(scope_id, safe=""), repr(difference), self._corrections))
+        self._operations.put_correction(quote(scope_id, safe=""), difference)
 
     def set_remaining(self, scope_id: str, remaining: float) -> None:
         """Set the remaining amount of a scope's quota."""
-        self._put(("M", quote(scope_id, safe=""), repr(remaining)))
+        self._operations.put(("M", quote(scope_id, safe=""), repr(remaining)))
 
     def why(self, number: int) -> Reason:
         """Return why an ask waits, according to the server's latest report."""
@@ -197,18 +250,14 @@ class RedisSharedScopeClient:
     def _end(self, number: int, how: str) -> None:
         ask = self._asks.pop(number, None)
         if ask is not None:
-            self._put((how, number))
+            self._operations.put((how, number))
             if not ask.is_waiting:
                 self._tokens -= 1
                 if not self._tokens:
                     self._hold_places()
 
     def _hold_places(self) -> None:
-        self._lease.hold_places(self._heard_at + SAFE * self._life if self._tokens else math.inf)
-
-    def _put(self, operation: object) -> None:
-        self._operations.append(operation)
-        self._stirred.set()
+        self._lease.hold_places(self._contact.heard_at + SAFE * self._life if self._tokens else math.inf)
 
     # The client's tasks.
 
@@ -218,7 +267,7 @@ class RedisSharedScopeClient:
         Raises:
             JobError: If the server refuses an operation.
         """
-        await self._stirred.wait()  # a crawl without shared scopes needs no connection
+        await self._operations.stirred.wait()  # a crawl without shared scopes needs no connection
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._work)
             try:
@@ -226,7 +275,7 @@ class RedisSharedScopeClient:
             finally:
                 self._is_leaving = True
                 self._scope.deadline = trio.current_time() + _LEAVE_SECONDS
-                self._stirred.set()
+                self._operations.stirred.set()
 
     async def _work(self) -> None:
         with self._scope:  # shielded, because the client leaves through a connection that must not be cancelled
@@ -253,26 +302,23 @@ class RedisSharedScopeClient:
 
     async def _talk(self, server: StoreServer) -> None:
         while not self._is_leaving:
-            if not self._operations:
-                self._stirred = trio.Event()
-                with trio.move_on_at(self._call_at if self._asks else math.inf):
-                    await self._stirred.wait()
+            if not self._operations.unsent:
+                self._operations.stirred = trio.Event()
+                with trio.move_on_at(self._contact.call_at if self._asks else math.inf):
+                    await self._operations.stirred.wait()
             await trio.lowlevel.checkpoint()  # let other tasks add operations to this round trip
             if not self._is_leaving:
                 await self._round(server)
-        await server.run([self._call([*self._operations, ("X",)])])
+        await server.run([self._call([*self._operations.unsent, ("X",)])])
 
     async def _round(self, server: StoreServer) -> None:
         began = trio.current_time()
-        self._began_at = min(self._began_at, began)
-        told = self._operations[:_MAX_OPERATIONS]
+        self._contact.began_at = min(self._contact.began_at, began)
+        told = self._operations.unsent[:_MAX_OPERATIONS]
         waiting = [number for number, ask in self._asks.items() if ask.is_waiting]
-        looks = [("W", number) for number in waiting[:_MAX_LOOKS]] if began >= self._call_at else []
+        looks = [("W", number) for number in waiting[:_MAX_LOOKS]] if began >= self._contact.call_at else []
         (answer,) = await server.run([self._call([*told, *looks])])
-        del self._operations[: len(told)]
-        for each in told:
-            if isinstance(each, _SendRecord) and self._sends.get(each.number) is each:
-                del self._sends[each.number]
+        self._operations.told(told)
         # Move these asks to the end of the dict, because each round trip checks the first asks in the dict.
         for _, number in looks:
             if number in self._asks:
@@ -282,17 +328,15 @@ class RedisSharedScopeClient:
     def _hear(self, answer: Sequence[Any], began: float) -> None:
         now = trio.current_time()
         server_now, was_silent, soonest = float(answer[0]), answer[1], float(answer[2])
-        self._ahead = began - server_now / 1e6
-        self._call_at = now + (min(self._heartbeat, soonest / 1e6) if soonest >= 0.0 else self._heartbeat)
-        self._heard_at = began
+        seconds = min(self._heartbeat, soonest / 1e6) if soonest >= 0.0 else self._heartbeat
+        is_first = self._contact.heard(began, server_now, seconds)
         self._hold_places()
-        is_first, self._is_known = not self._is_known, True
         if was_silent and not is_first:
             for id in self._versions:
-                self._operations.append(("L", id, -1, None, now))
+                self._operations.unsent.append(("L", id, -1, None, now))
             for number, ask in self._asks.items():
-                if ask.is_waiting and ("A", number) not in self._operations:
-                    self._operations.append(("A", number))
+                if ask.is_waiting and ("A", number) not in self._operations.unsent:
+                    self._operations.unsent.append(("A", number))
         for number, before, id, limit, wait in answer[3:]:
             self._told(int(number), int(before), text_of(id), text_of(limit), float(wait) / 1e6)
 
@@ -301,10 +345,10 @@ class RedisSharedScopeClient:
         if ask is None or not ask.is_waiting:
             return
         if before < 0:  # the server has lost the ask
-            self._put(("A", number))
+            self._operations.put(("A", number))
             return
         if limit == "line":
-            self._put(("L", id, -1, None, trio.current_time()))
+            self._operations.put(("L", id, -1, None, trio.current_time()))
         until = math.inf if wait < 0.0 else trio.current_time() + wait
         place = f"shared scope, {before} before it in line" if before else "shared scope, first in line"
         name: Any = limit or "line"
@@ -345,7 +389,7 @@ class RedisSharedScopeClient:
             ask.is_waiting = False
             self._tokens += 1
             self._hold_places()
-            until = max(deadline / 1e6 + self._ahead, self._began_at + wait / 1e6 + TOKEN_SECONDS)
+            until = max(deadline / 1e6 + self._contact.ahead, self._contact.began_at + wait / 1e6 + TOKEN_SECONDS)
             self._came(Token(number, trio.current_time() + wait / 1e6 + _ROUNDING, until - _MARGIN))
 
     def _changed(self, id: str, version: int, age: float, learned: bytes) -> None:
