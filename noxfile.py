@@ -117,7 +117,9 @@ def lint(session: nox.Session) -> None:
         (IN_TESTS, files_with(ASYNCHRONOUS, CLEANING_UP, folders=["tests"])),
     ):
         session.log(f"flake8-async {rules}: {len(files)} files")
-        session.run("flake8-async", rules, "--startable-in-context-manager=write,_serve,_hold", *files, log=False)
+        session.run(
+            "flake8-async", rules, "--startable-in-context-manager=write,_serve,_hold,_run_one", *files, log=False
+        )
     session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
 
 

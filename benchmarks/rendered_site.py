@@ -55,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
         SEEN[self.headers["Host"]].append((time.monotonic(), self.path))
         number, cached = self.path.rpartition("/")[2], ""
         if self.path.startswith("/page/"):
-            kind, text = "text/html", PAGE.format(number=number, port=self.server.server_address[1], filler=FILLER)
+            kind, text = "text/html", PAGE.format(number=number, port=self.request.getsockname()[1], filler=FILLER)
         elif self.path.startswith("/api/"):
             items = [{"title": f"Item {number}-{each}", "price": each} for each in range(10)]
             kind, text = "application/json", json.dumps(items)

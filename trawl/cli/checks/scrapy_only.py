@@ -251,7 +251,7 @@ def plugin_meta_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield line and message of each key in a dict that only a package for Scrapy obeys in meta."""
     for node in ast.walk(tree):
         for key in node.keys if isinstance(node, ast.Dict) else ():
-            if isinstance(key, ast.Constant) and (better := PLUGIN_META.get(key.value)):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str) and (better := PLUGIN_META.get(key.value)):
                 yield key.lineno, f"meta {key.value} has no effect; {better}"
 
 
