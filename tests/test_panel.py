@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -340,8 +341,8 @@ async def test_orders_are_previewed_executed_and_refused_with_their_message() ->
         ]
 
     preview, done, wrong, unknown, other, paused, why, bad, nothing, crawls = await with_panel(use)
-    assert preview["effect"].startswith("a.example: 20.0/s before, 0.11/s after; ")
-    assert done["effect"].startswith("a.example: 20.0/s before, 0.11/s after; ")
+    for each in (preview, done):  # the rate so far depends on the machine
+        assert re.match(r"a\.example: [\d.]+/s before, 0\.11/s after; ", each["effect"])
     assert wrong[0] == 400
     assert "dealy" in wrong[1]["error"]
     assert unknown[0] == 400
