@@ -18,6 +18,7 @@ from trawl.cli import main
 from trawl.cli.job import waiting_lines, workers_table
 from trawl.engine import Crawl
 from trawl.engine.steering import Add, Drop, Order, Pause, Resume, SetLimits, Stop, stored_form
+from trawl.events import Steered
 from trawl.frontier.inspect import SessionReport
 from trawl.frontier.redis import report
 from trawl.frontier.redis.client import Address, Call
@@ -198,7 +199,7 @@ def test_a_job_in_a_directory_without_a_process_takes_no_orders(
         )
 
 
-async def test_limits_and_added_requests_reach_a_process_that_joins_later_and_dropped_hosts_only_the_present_ones(
+async def test_orders_reach_a_process_that_joins_later(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:
     runs = Runs(tmp_path, site(40), settings=SETTINGS)
@@ -214,18 +215,39 @@ async def test_limits_and_added_requests_reach_a_process_that_joins_later_and_dr
     assert result.reason == "stopped"
     assert runs.sent["http://a.example/added"] == 1
     tell(store, Resume())
-    tell(store, Drop("a.example"))  # before the second run: not for it
+    tell(store, Drop("a.example"))  # before the second run, which drops only pages of this time
     tell(store, Add(["http://a.example/acknowledged"]))  # no process has executed it
     delays: list[float] = []
 
     async def look(crawl: Crawl) -> None:
-        await trio.sleep(5.0)
+        await trio.sleep(0.5)
         delays.extend(scope.delay for scope in crawl.report() if scope.scope == "a.example")
 
+    before = len(runs.sent)
     result = await runs.run(watchers=[look])
     assert delays == [1.5]
     assert [runs.sent[f"http://a.example/{page}"] for page in ("added", "acknowledged")] == [1, 1]
-    assert "dropped_by_hand" not in result.stats
+    assert result.stats["dropped_by_hand"] > 1
+    assert len(runs.sent) == before + 1
+
+
+async def test_a_dropped_host_has_left_the_store_when_the_order_is_executed(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    runs = Runs(tmp_path, site(40), settings=SETTINGS)
+    left: list[int] = []
+
+    async def steer(crawl: Crawl) -> None:
+        await trio.sleep(10.0)
+        with crawl.events(Steered) as events:
+            tell(store, Drop("a.example"))
+            async for _ in events:
+                left.append(len(store.content[b"{job}:q"]) - crawl.in_flight)
+                break
+
+    result = await runs.run(watchers=[steer])
+    assert (result.reason, left) == ("finished", [0])
+    assert result.stats["dropped_by_hand"] > 1
 
 
 async def test_the_list_of_orders_keeps_the_last_state_and_one_line_for_the_same_limits(

@@ -126,6 +126,16 @@ class Team(Frontier):
         await settle(self.sessions, self._job)
         return is_here
 
+    async def drop(self, host: str, leases: Sequence[Record], starts: Callable[[int, int], None]) -> int:
+        """Drop in each session what it has. ``starts`` is called once, as the contract wants it."""
+        starting: list[tuple[int, int]] = []
+        count = 0
+        for session in self.sessions:
+            its = [lease for lease in leases if self._of(lease.lane) is session.frontier]
+            count += await session.frontier.drop(host, its, lambda *numbers: starting.append(numbers))
+        starts(sum(number for number, _ in starting), max(order for _, order in starting))
+        return count
+
     async def release(self, leases: Iterable[Record]) -> None:
         """Release leases of their owners."""
         for lease in leases:

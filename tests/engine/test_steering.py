@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import socket
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -40,6 +41,8 @@ from trawl.engine.steering import (
 )
 from trawl.errors import SettingsError, UsageError
 from trawl.events import Steered
+from trawl.frontier.inspect import inspect_job
+from trawl.frontier.sections import statistics_so_far
 from trawl.http import Request, Response
 from trawl.testing import SimulatedWeb, Simulation, simulate
 
@@ -166,10 +169,8 @@ def test_added_requests_are_sent_and_bad_urls_are_named() -> None:
 def test_dropped_pages_of_a_host_are_not_sent_and_those_found_later_are() -> None:
     async def steer(crawl: Crawl) -> None:
         assert await execute(crawl, Drop("a.example"), "panel") == (
-            "14 pending pages of a.example will be dropped, and pages that wait for their own delay; those not dropped"
-            " yet when this run ends stay pending"
+            "14 pending pages of a.example will be dropped, and its pages that wait for a time of their own"
         )
-        await trio.sleep(1.0)
         assert crawl.stats.count("dropped_by_hand") == 14
         await crawl.add(Request("http://a.example/later"))
 
@@ -177,6 +178,36 @@ def test_dropped_pages_of_a_host_are_not_sent_and_those_found_later_are() -> Non
     assert [send.url for send in run.sends if send.host == "a.example"][6:] == ["http://a.example/later"]
     assert len([send for send in run.sends if send.host == "b.example"]) == 20
     assert run.reason == "finished"
+
+
+@pytest.mark.parametrize("obeys", [True, False], ids=["a lane of each host", "one lane of all hosts"])
+def test_dropped_pages_have_left_the_job_when_the_order_is_executed(tmp_path: Path, obeys: bool) -> None:
+    """A copy of the job, as a kill right after the order would leave it. # C1"""
+    job, killed = tmp_path / "job", tmp_path / "killed"
+    count = 15 + obeys  # a robots.txt takes the time of a page
+
+    async def steer(crawl: Crawl) -> None:
+        crawl.pause()
+        await crawl.add(Request("http://a.example/later", meta={"delay": 60}))
+        await crawl.add(Request("http://b.example/later", meta={"delay": 60}))
+        await execute(crawl, Drop("a.example"), "panel")
+        shutil.copytree(job, killed)
+        queued = crawl.queued
+        crawl.pause(is_paused=False)
+        assert queued == count
+
+    run = steered(steer, {"JOB_DIR": str(job), "ROBOTSTXT_OBEY": obeys})
+    report = inspect_job(killed)
+    assert report.scopes == [("b.example", count)]
+    assert statistics_so_far(report)["dropped_by_hand"] == count
+    assert run.stats["dropped_by_hand"] == count
+    again = steered(no_order, {"JOB_DIR": str(killed), "ROBOTSTXT_OBEY": obeys})
+    assert {send.host for send in again.sends if "robots" not in send.url} == {"b.example"}
+
+
+async def no_order(crawl: Crawl) -> None:
+    """Give no order."""
+    await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("host", ["", "a b", "http://", "a/b"])
@@ -240,7 +271,7 @@ def test_orders_are_read_from_json_and_limits_from_the_command_line() -> None:
 def test_the_stores_list_of_orders_is_split_at_line_feeds_only() -> None:
     first = SetLimits("a\u2028b\x85c", {"delay": 1.0})
     text = "\n".join(stored_form(each)[1] for each in (first, Pause()))
-    assert [order for _, order in _listed(text)] == [first, Pause()]
+    assert [order for _, order, _ in _listed(text)] == [first, Pause()]
     assert list(_listed("")) == []
 
 

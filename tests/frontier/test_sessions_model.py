@@ -130,7 +130,7 @@ class Session:
 
     async def take(self, limit: int) -> None:
         """Lease from the first lane that has something."""
-        if self.is_cut or not self.may_send or state_in(self.job.session.orders):
+        if self.is_cut or not self.may_send or state_in(self.job.session.inbox.orders):
             return
         for lane in self.frontier.lanes():
             if part_of_lane(lane) not in self.losing:

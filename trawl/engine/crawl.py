@@ -39,6 +39,7 @@ from trawl.throttling.scopes import is_host_like, normal_id
 if TYPE_CHECKING:
     from trawl.browser import BrowserPage
     from trawl.engine.status import StatusKeeper
+    from trawl.frontier.redis.sessions import JobSession
 
 __all__ = ["Crawl", "Watcher"]
 
@@ -188,6 +189,11 @@ class Crawl:
     def reason(self) -> str | None:
         """The reason why the crawl is ending; None while it is not."""
         return self._state.reason
+
+    @property
+    def session_of_job(self) -> JobSession | None:
+        """This process's session in a job that several processes share; None if there is none."""
+        return self._context.open_job.session
 
     def status(self) -> CrawlStatus:
         """Return the latest status of the crawl: figures, rates, waiting requests, errors and the estimated end.
@@ -515,20 +521,23 @@ class Crawl:
         """Return the number of pending requests of a scope (by its id), without requests with their own delay."""
         return self._scheduler.pending_of(scope, self._frontier.pending_in)
 
-    def drop(self, host: str) -> None:
-        """Drop the pending pages of a host, without sending them. They count as ``dropped_by_hand``.
+    async def drop(self, host: str, *, before: int = 0) -> None:
+        """Drop the pending pages of a host, without sending them. A checkpoint. They count as ``dropped_by_hand``.
 
-        The pages end one after the other in the following moments, and none of them is sent. In a paused crawl, they
-        end when it resumes. A page found later is sent. Retries and redirects to the host are dropped until the end of
-        the run. Pages that are not dropped yet when the run ends stay pending.
+        They leave the scheduler and the frontier in one step, which a job stores. Requests in flight finish, and a page
+        found later is sent.
 
         Args:
             host: The host, as in :func:`trawl.http.host_scope`.
+            before: In a job that several processes share, the arrival order below which pages are dropped that this
+                process receives later; 0: drop the pages that it has now.
+
+        Raises:
+            JobError: If the job can't be written.
         """
-        now = trio.current_time()
-        self._state.dropped[host] = now
-        self._scheduler.reconsider_host(host, now)
-        self._state.wakeup.set()
+        await trio.lowlevel.checkpoint()
+        with self._context.shields.shielded():
+            await self._leases.drop(host, before)
 
     def words_of_host(self, subject: str) -> list[str]:
         """Return what a host has asked for, by its robots.txt and by the headers of its responses, one line each.

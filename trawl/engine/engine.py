@@ -251,9 +251,8 @@ class Engine:
         """Return ``"dropped_by_hand"`` if a user has dropped the pages of its host since it was found; else None."""
         if not attempt.is_page or attempt.lease is None:
             return None
-        dropped = self.context.state.dropped
-        at, found_at = dropped.get(host_scope(attempt.request.url)), attempt.lease.found_at
-        return "dropped_by_hand" if at is not None and (found_at is None or found_at <= at) else None
+        before = self.context.state.dropped.get(host_scope(attempt.request.url), 0)
+        return "dropped_by_hand" if abs(attempt.lease.order) < before else None
 
     def _why_next(self, attempt: Attempt, now: float) -> Reason | None:
         scheduler = self.scheduler

@@ -22,7 +22,7 @@ from trawl.engine.context import CrawlContext
 from trawl.errors import DownloadError, IgnoreRequest
 from trawl.frontier import Record
 from trawl.frontier.base import PushResult
-from trawl.http import Outcome, Replace, Request, Response, fingerprint
+from trawl.http import Outcome, Replace, Request, Response, fingerprint, host_scope
 from trawl.http.notes import NO_NOTES, note, notes_of, set_notes, with_meta_or_notes
 from trawl.passwords import without_passwords
 from trawl.scheduler import Attempt, Prefetcher
@@ -213,6 +213,31 @@ class Leases:
             self._admission.count_sub_request(attempt, -1)
         self._count(attempt, then)
         await self._admission.line_up(successor, until)
+
+    async def drop(self, host: str, before: int = 0) -> None:
+        """Remove the pending pages of a host from the scheduler and the frontier, in one step. A checkpoint.
+
+        Pages in flight stay. Pages that another task has in its hands now are refused when their turn comes.
+
+        Args:
+            host: The host, as in :func:`trawl.http.host_scope`.
+            before: The arrival order below which pages are dropped; 0: all pages so far.
+        """
+        dropped = self._state.dropped
+        if before:  # another process has already removed the pages of that time
+            dropped[host] = max(before, dropped.get(host, 0))
+            return
+        goes = self._prefetcher.take_back(lambda each: host_scope(each.request.url) == host, trio.current_time())
+        counted = 0
+
+        def starts(count: int, order: int) -> None:
+            nonlocal counted
+            counted, dropped[host] = count, order
+            self._stats.inc("dropped_by_hand", count)
+
+        count = await self._frontier.drop(host, [attempt.lease for attempt in goes], starts)
+        self._stats.inc("dropped_by_hand", count - counted)
+        self._state.left(count)
 
     def restore(self) -> None:
         """Count the requests that an earlier run left in the frontier. They pass the throttle like any other."""

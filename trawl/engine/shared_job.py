@@ -38,7 +38,6 @@ from trawl.frontier.parts import (
     part_of_lane,
 )
 from trawl.http import Outcome, origin_of
-from trawl.scheduler import pending_pages
 from trawl.throttling import BROWSER
 
 if TYPE_CHECKING:
@@ -81,13 +80,11 @@ class SharedJobFollower(Alone):
         self._stats = engine.context.stats
         self._session = session
         self._host_state = engine.job_state.host_state
-        self._scheduler = engine.scheduler
         self._prefetcher = prefetcher
         self._leases = engine.leases
         self._gates = engine.gates
         self._start_requests = engine.start_requests
         self._throttle = engine.throttle
-        self._cache_lookup = engine.cache_lookup
         prefetcher.shut_by(self.is_shut)
         admission.is_foreign = self.is_foreign
         self._losing: dict[int, None] = {}
@@ -242,11 +239,7 @@ class SharedJobFollower(Alone):
 
     async def _put_back(self) -> None:
         """Return requests that were leased in advance to the frontier."""
-        now = trio.current_time()
-        attempts = [attempt for attempt in pending_pages(self._scheduler) if self._goes(attempt)]
-        for attempt in attempts:
-            self._scheduler.withdraw(attempt, now)
-        attempts += self._cache_lookup.take_out(self._goes)
+        attempts = self._prefetcher.take_back(self._goes, trio.current_time())
         if attempts:
             await self._leases.put_back(attempts)
 

@@ -233,7 +233,7 @@ class State:
         is_reading: True while ``start()`` or receivers of ``spider_idle`` may add requests.
         is_begun: True once the state of an earlier run is restored, so that requests may be added.
         is_over: True if no more requests are accepted.
-        dropped: Hosts whose pending pages are dropped, with the event loop time of the order.
+        dropped: Hosts whose pages are dropped, with the arrival order below which pages are dropped.
         keepers: Number of blocks that keep the crawl from ending while nothing is open.
         waiters: Direct fetches that have room and no outcome yet.
         reason: Reason why the crawl is ending; None while it is not.
@@ -275,7 +275,7 @@ class State:
         self.page_tasks: int = 0
         self.callbacks: int = 0
         self.reason: str | None = None
-        self.dropped: dict[str, float] = {}
+        self.dropped: dict[str, int] = {}
         self.waiters: dict[FetchWaiter, None] = {}
         self.wakeup: Wakeup = Wakeup()
         self._ending: trio.Event = trio.Event()

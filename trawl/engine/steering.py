@@ -5,9 +5,15 @@ An *order* is one value of :data:`Order`. One function, :func:`execute`, carries
 :func:`effect_of` says what the order would change.
 
 The crawl of a job in a directory listens on a Unix socket in this directory, which only its user may open (mode 0600;
-unix(7)). A request and its reply are one line of JSON each. A job in a server has a list of orders in its store. Each
-process executes every order, and a process that joins later executes those that still apply: limits, pause, stop, and
-requests to add, because no process may have executed them yet. Those that a process has added are duplicates.
+unix(7)). A request and its reply are one line of JSON each.
+
+A job in a server has a list of orders in its store, also for orders that reach one of its processes in another way.
+Each process executes every order, and a process that joins later executes those that still apply: limits, pause, stop,
+and requests to add, because no process may have executed them yet. Those that a process has added are duplicates. Of a
+dropped host, it drops the pages that were found before the order. Questions to the processes go through the store too:
+each process stores its replies while the question is asked.
+
+Length: orders, questions and the two ways on which they arrive are documented together.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ import os
 import socket
 import stat
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -29,25 +36,39 @@ import trio
 from msgspec import Struct
 
 from trawl.errors import IgnoreRequest, TrawlError, UsageError
-from trawl.events import Steered
+from trawl.events import EventStream, ItemScraped, Steered
 from trawl.frontier.own_files import check_file
 from trawl.http import Request, host_scope
-from trawl.observe import CrawlStatus, counted, duration_words, printable
+from trawl.observe import (
+    CrawlStatus,
+    ScopeStatus,
+    clipped,
+    counted,
+    decode_status,
+    duration_words,
+    encode_status,
+    printable,
+)
 
 if TYPE_CHECKING:
     from trawl.engine.crawl import Crawl
+    from trawl.frontier.inspect import SessionReport
     from trawl.frontier.redis.sessions import JobSession
 
 __all__ = [
     "SOCKET",
     "Add",
     "Drop",
+    "Observer",
     "Order",
     "Pause",
+    "Question",
     "Reply",
     "Resume",
     "SetLimits",
     "Stop",
+    "View",
+    "answer_store",
     "ask",
     "effect_of",
     "execute",
@@ -55,6 +76,7 @@ __all__ = [
     "limits_from",
     "listen",
     "order_from",
+    "replies_of",
     "state_in",
     "stored_form",
 ]
@@ -72,6 +94,14 @@ MAX_BYTES = 1 << 20
 
 PATIENCE = 30.0
 """Seconds in which a request must arrive, and in which its reply must be read."""
+
+ANSWER_EVERY = 0.5
+"""Seconds between two replies to a question in the store."""
+
+MAX_ITEMS = 10
+"""Maximum number of items in a reply; if there are more, the latest items are kept."""
+
+_ITEM_CHARACTERS = 300
 
 _MAX_PATH = 100  # sun_path has 108 bytes on Linux and 104 elsewhere (unix(7))
 
@@ -113,13 +143,14 @@ class Add(Struct, frozen=True, tag="add", tag_field="order"):
 class Drop(Struct, frozen=True, tag="drop", tag_field="order"):
     """Drop the pending pages of a host. They count as ``dropped_by_hand``. Pages found later are sent.
 
-    Pages that are not dropped yet when the run ends stay pending.
-
     Attributes:
         host: The host, with its port if that is not the scheme's default port.
+        before: In the list of orders that a process found when it joined, the arrival order at the time of the order;
+            otherwise 0.
     """
 
     host: str
+    before: int = 0
 
 
 Order: TypeAlias = Pause | Resume | Stop | SetLimits | Add | Drop
@@ -183,8 +214,7 @@ def effect_of(crawl: Crawl, order: Order) -> str:
             return f"{counted(len(_requests(order)), 'request')} will be added to {queued}"
         case Drop(host):
             pages = counted(crawl.pending_of(_host(host)), "pending page")
-            rest = "those not dropped yet when this run ends stay pending"
-            return f"{pages} of {host} will be dropped, and pages that wait for their own delay; {rest}"
+            return f"{pages} of {host} will be dropped, and its pages that wait for a time of their own"
 
 
 async def execute(crawl: Crawl, order: Order, source: str) -> str:
@@ -193,10 +223,11 @@ async def execute(crawl: Crawl, order: Order, source: str) -> str:
     Args:
         crawl: The crawl.
         order: The order.
-        source: Where it came from: ``panel``, ``socket`` or ``store``.
+        source: Where it came from: ``panel``, ``socket`` or ``store``. In a job that several processes share, an order
+            from elsewhere than the store goes into the store's list, so that all processes execute it.
 
     Returns:
-        Its effect, in one sentence.
+        Its effect in this process, in one sentence.
 
     Raises:
         SettingsError: If a limit is unknown or out of range. Nothing is changed.
@@ -205,6 +236,9 @@ async def execute(crawl: Crawl, order: Order, source: str) -> str:
     """
     await trio.lowlevel.checkpoint()
     effect = effect_of(crawl, order)
+    if source != "store" and (session := crawl.session_of_job) is not None:
+        await session.order_all(*stored_form(order))
+        return effect
     match order:
         case Pause() | Resume():
             crawl.pause(is_paused=isinstance(order, Pause))
@@ -214,8 +248,8 @@ async def execute(crawl: Crawl, order: Order, source: str) -> str:
             crawl.throttling.set(scope, **limits)
         case Add():
             await crawl.add(_requests(order))
-        case Drop(host):
-            crawl.drop(_host(host))
+        case Drop(host, before):
+            await crawl.drop(_host(host), before=before)
     name: str = order.__struct_config__.tag  # type: ignore[assignment]
     # The whole text is the argument, because entries with equal formats are counted instead of logged.
     logger.warning("%s", f"{name}, by the {source}: {printable(effect)}")
@@ -246,50 +280,155 @@ def _host(text: str) -> str:
     return host
 
 
-# -- the socket in the directory of a job
+# -- questions
 
 
-class _Question(Struct, forbid_unknown_fields=True):
-    """A request to the socket. One of the fields is set.
+class View(Struct, frozen=True):
+    """A part of the table of scopes.
 
     Attributes:
-        order: An order to execute.
+        sort: The field of :class:`~trawl.observe.ScopeStatus` that sorts the scopes.
+        is_descending: Whether the scope with the largest value is first.
+        text: Only scopes whose id contains this text.
+        offset: Number of scopes before the first one.
+        count: Maximum number of scopes.
+    """
+
+    sort: str = "sends"
+    is_descending: bool = True
+    text: str = ""
+    offset: int = 0
+    count: int = 100
+
+
+class Question(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A question to a process. One of the fields is set.
+
+    Attributes:
+        order: An order to execute. Not in the store, which has a list for orders.
         preview: An order whose effect is wanted.
         why: A URL, host or scope whose wait is to be explained.
-        status: True for the status.
+        view: The scopes that are wanted together with the status and the last items.
+        status: True for the status alone.
     """
 
     order: Order | None = None
     preview: Order | None = None
     why: str | None = None
+    view: View | None = None
     status: bool = False
 
 
 class Reply(Struct, omit_defaults=True):
-    """The reply to a request.
+    """The reply to a question.
 
     Attributes:
         words: The effect of the order, or the reason for the wait.
-        status: The status, if it was requested.
-        error: The reason why the request was refused; "" if it was not.
+        host: What the host of the question has asked for, one line each.
+        status: The status, encoded by :func:`~trawl.observe.encode_status`.
+        rows: The scopes of a view (MessagePack).
+        total: Number of scopes that contain the view's text.
+        items: The last items, the latest one last.
+        error: The reason why the question was refused; "" if it was not.
     """
 
     words: str = ""
-    status: msgspec.Raw = msgspec.Raw()
+    host: Sequence[str] = ()
+    status: bytes = b""
+    rows: bytes = b""
+    total: int = 0
+    items: Sequence[str] = ()
     error: str = ""
 
     def crawl_status(self) -> CrawlStatus | None:
         """Return the status; None if another version of trawl wrote it."""
-        from trawl.observe.status import VERSION  # noqa: PLC0415
+        return decode_status(self.status)
 
+    def scopes(self) -> list[ScopeStatus]:
+        """Return the scopes of a view; empty if another version of trawl wrote them."""
         with suppress(msgspec.DecodeError):
-            status = msgspec.json.decode(self.status, type=CrawlStatus)
-            return status if status.version == VERSION else None
-        return None
+            return msgspec.msgpack.decode(self.rows, type=list[ScopeStatus])
+        return []
 
 
 _encode = msgspec.json.Encoder().encode
-_decode_question = msgspec.json.Decoder(_Question).decode
+_decode_question = msgspec.json.Decoder(Question).decode
+_decode_reply = msgspec.json.Decoder(Reply).decode
+
+
+class Observer:
+    """What others see of a crawl.
+
+    Args:
+        crawl: The crawl.
+    """
+
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawl = crawl
+        self._items: deque[str] = deque(maxlen=MAX_ITEMS)
+        self._stream: EventStream[ItemScraped] | None = None
+
+    def items(self) -> list[str]:
+        """Return the last items since the first call."""
+        if self._stream is None:
+            self._stream = self._crawl.events(ItemScraped, most=MAX_ITEMS).__enter__()
+        for event in self._stream.unread():
+            self._items.append(clipped(f"{type(event.item).__name__}: {_shown(event.item)}", _ITEM_CHARACTERS))
+        return list(self._items)
+
+    def close(self) -> None:
+        """Receive no more items."""
+        if self._stream is not None:
+            self._stream.__exit__(None, None, None)
+            self._stream = None
+
+    def why(self, subject: str) -> tuple[str, list[str]]:
+        """Return in one line why a URL, a scope or a host waits, and what its host has asked for."""
+        try:
+            reason, host = self._crawl.why(subject), self._crawl.words_of_host(subject)
+        except ValueError as error:
+            return f"{subject} is not valid: {error}", []
+        return "nothing delays it" if reason is None else reason.text(trio.current_time()), host
+
+    async def answer(self, line: bytes) -> Reply:
+        """Return the reply to a question in JSON. A checkpoint. Errors are part of the reply."""
+        await trio.lowlevel.checkpoint()
+        try:
+            question = _decode_question(line)
+            if question.order is not None:
+                return Reply(words=await execute(self._crawl, question.order, "socket"))
+            if question.preview is not None:
+                return Reply(words=effect_of(self._crawl, question.preview))
+            if question.why is not None:
+                words, host = self.why(question.why)
+                return Reply(words=words, host=host)
+            return self._seen(question.view)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return Reply(error=f"the request can't be read, perhaps because it is of another version of trawl: {error}")
+        except TrawlError as error:
+            return Reply(error=str(error))
+        except Exception as error:
+            logger.exception("an order failed")
+            return Reply(error=f"the order failed: {error!r}")
+
+    def _seen(self, view: View | None) -> Reply:
+        status = encode_status(self._crawl.status())
+        if view is None:
+            return Reply(status=status)
+        rows, total = self._crawl.status_keeper.page(
+            view.sort, is_descending=view.is_descending, text=view.text, offset=view.offset, count=view.count
+        )
+        return Reply(status=status, rows=msgspec.msgpack.encode(rows), total=total, items=self.items())
+
+
+def _shown(item: object) -> str:
+    try:
+        return repr(item)
+    except Exception as error:  # an item's class may have any __repr__
+        return f"its repr() failed: {type(error).__name__}"
+
+
+# -- the socket in the directory of a job
 
 
 async def listen(directory: Path, crawl: Crawl) -> None:
@@ -301,7 +440,7 @@ async def listen(directory: Path, crawl: Crawl) -> None:
         check_file(directory, directory / SOCKET, kind=stat.S_IFSOCK)
         with _bound(directory) as listening:
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
-            await trio.serve_listeners(partial(_serve, crawl), [listener])
+            await trio.serve_listeners(partial(_serve, Observer(crawl)), [listener])
     except (OSError, TrawlError) as error:
         logger.warning("job %s: its socket can't be opened, so `trawl job` can't steer it: %s", directory, error)
 
@@ -344,7 +483,7 @@ def _short(directory: Path) -> Iterator[str]:
         os.close(opened)
 
 
-async def _serve(crawl: Crawl, stream: trio.SocketStream) -> None:
+async def _serve(observer: Observer, stream: trio.SocketStream) -> None:
     """Answer the requests of one connection. Its errors end only this connection."""
     buffer = bytearray()
     try:
@@ -358,32 +497,11 @@ async def _serve(crawl: Crawl, stream: trio.SocketStream) -> None:
                             return
                 line = bytes(buffer[:end])
                 del buffer[: end + 1]
-                reply = await _answer(crawl, line)
+                reply = await observer.answer(line)
                 with trio.fail_after(PATIENCE):
                     await stream.send_all(_encode(reply) + b"\n")
     except (trio.BrokenResourceError, trio.TooSlowError):
         return
-
-
-async def _answer(crawl: Crawl, line: bytes) -> Reply:
-    try:
-        question = _decode_question(line)
-        if question.order is not None:
-            return Reply(words=await execute(crawl, question.order, "socket"))
-        if question.preview is not None:
-            return Reply(words=effect_of(crawl, question.preview))
-        if question.why is not None:
-            reason = crawl.why(question.why)
-            words = "nothing delays it" if reason is None else reason.text(trio.current_time())
-            return Reply(words=words)
-        return Reply(status=msgspec.Raw(_encode(crawl.status())))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Reply(error=f"the request can't be read, perhaps because it is of another version of trawl: {error}")
-    except TrawlError as error:
-        return Reply(error=str(error))
-    except Exception as error:
-        logger.exception("an order failed")
-        return Reply(error=f"the order failed: {error!r}")
 
 
 def ask(directory: Path, **question: Any) -> Reply:
@@ -391,7 +509,7 @@ def ask(directory: Path, **question: Any) -> Reply:
 
     Args:
         directory: The job's directory.
-        question: ``order``, ``preview``, ``why`` or ``status``.
+        question: The fields of :class:`Question`.
 
     Raises:
         UsageError: If no process works on the job, or it refuses the request.
@@ -403,7 +521,7 @@ def ask(directory: Path, **question: Any) -> Reply:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, _short(directory) as short:
             connection.settimeout(PATIENCE)
             connection.connect(short)
-            connection.sendall(_encode(question) + b"\n")
+            connection.sendall(_encode(Question(**question)) + b"\n")
             with connection.makefile("rb") as answers:
                 line = answers.readline()
     except (FileNotFoundError, ConnectionRefusedError) as error:
@@ -418,7 +536,7 @@ def ask(directory: Path, **question: Any) -> Reply:
     if not line:
         raise UsageError(f"job {directory}: its process ended before it replied")
     try:
-        reply = msgspec.json.decode(line, type=Reply)
+        reply = _decode_reply(line)
     except msgspec.DecodeError as error:
         raise UsageError(f"job {directory}: the reply of its process is of another version of trawl") from error
     if reply.error:
@@ -441,25 +559,30 @@ def stored_form(order: Order) -> tuple[str, str]:
             key = "state"
         case SetLimits(scope, limits):
             key = f"set {scope} {','.join(sorted(limits))}"
+        case Drop(host):
+            key = f"drop {host}"
         case _:
             key = number
     key = printable(key)
     return key, f"{number}\t{key}\t{_encode(order).decode()}"
 
 
-def _listed(text: str) -> Iterator[tuple[str, Order]]:
-    """Yield the number and the value of each readable order in the store's list."""
+def _listed(text: str) -> Iterator[tuple[str, Order, int]]:
+    """Yield the number, the value and the time of each readable order in the store's list.
+
+    The time is in microseconds since the start of the job; 0 if it is unknown.
+    """
     for line in text.split("\n") if text else ():
-        number, _, rest = line.partition("\t")
+        number, _, words, *elapsed = [*line.split("\t"), "", ""][:4]
         try:
-            yield number, order_from(rest.partition("\t")[2])
-        except UsageError as error:
+            yield number, order_from(words), int(elapsed[0] or 0)
+        except (UsageError, ValueError) as error:
             logger.warning("an order in the job's store is skipped: %s", error)
 
 
 def state_in(orders: str) -> str:
     """Return the state that a store's list of orders asks for: ``paused``, ``stopped`` or ""."""
-    for _, order in _listed(orders):
+    for _, order, _ in _listed(orders):
         if isinstance(order, Pause | Stop):
             return "paused" if isinstance(order, Pause) else "stopped"
     return ""
@@ -470,21 +593,25 @@ async def follow_store(session: JobSession, crawl: Crawl) -> None:
 
     Requests are added beside the other orders, because a full crawl takes no requests before it has room.
     """
-    # Drop and Resume were for the processes of that time. An Add may not have been executed, and is harmless if it was.
-    done = {number for number, order in _listed(session.orders) if isinstance(order, Drop | Resume)}
+    earlier = {number: order for number, order, _ in _listed(session.inbox.orders)}
+    # A Resume was for the processes of that time. An Add may not have been executed, and is harmless if it was.
+    done = {number for number, order in earlier.items() if isinstance(order, Resume)}
     text, adding = "", trio.Lock()
     async with trio.open_nursery() as nursery:
         while True:
-            text = await session.other_orders(text)
-            found = dict(_listed(text))
-            for number, order in found.items():
+            text = await session.inbox.other_orders(text)
+            found = list(_listed(text))
+            for number, order, elapsed in found:
                 if number in done:
                     continue
                 if isinstance(order, Add):
                     nursery.start_soon(_execute_contained, crawl, order, adding)
+                elif isinstance(order, Drop) and number in earlier:
+                    # The processes of that time have dropped their pages. This is for pages that none of them had.
+                    await _execute_contained(crawl, Drop(order.host, max(1, session.order_at(elapsed))))
                 else:
                     await _execute_contained(crawl, order)
-            done = set(found)
+            done = {number for number, _, _ in found}
 
 
 async def _execute_contained(crawl: Crawl, order: Order, turns: trio.Lock | None = None) -> None:
@@ -498,3 +625,22 @@ async def _execute_contained(crawl: Crawl, order: Order, turns: trio.Lock | None
         logger.error("an order in the job's store was not executed: %s", error)
     except Exception:
         logger.exception("an order in the job's store failed")
+
+
+async def answer_store(session: JobSession, crawl: Crawl) -> None:
+    """Reply to the questions in the job's store until cancelled. A watcher."""
+    observer = Observer(crawl)
+    while True:
+        replies = {}
+        for line in (await session.inbox.questions()).split("\n"):
+            _, id, question = [*line.split("\t", 2), "", ""][:3]
+            replies[id] = _encode(await observer.answer(question.encode()))
+        session.reply(msgspec.msgpack.encode(replies))
+        await trio.sleep(ANSWER_EVERY)
+
+
+def replies_of(session: SessionReport, id: str) -> Reply | None:
+    """Return the reply of a process to a question with an id; None if there is none that this version can read."""
+    with suppress(msgspec.DecodeError, KeyError):
+        return _decode_reply(session.replies[id])
+    return None

@@ -30,12 +30,12 @@ when a call returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
-from trawl.http import Request
+from trawl.http import Request, host_scope
 from trawl.passwords import without_passwords
 from trawl.throttling.scopes import ScopeAmounts
 
@@ -50,6 +50,7 @@ __all__ = [
     "Record",
     "ScopeAmounts",
     "SortKey",
+    "host_of_lane",
     "lane_key",
 ]
 
@@ -78,6 +79,12 @@ def lane_key(scopes: ScopeAmounts, origin: str, amounts: Amounts = (), *, is_exe
         return (), origin
     ids = tuple([id for id, _ in scopes])
     return (ids, origin, amounts) if amounts else (ids, origin)
+
+
+def host_of_lane(lane: LaneKey) -> str:
+    """Return the host of a lane's requests, as ``trawl.http.host_scope`` does; "" if they may have several hosts."""
+    origin = lane[1]
+    return host_scope(f"http:{origin}" if origin.startswith("//") else origin) if origin else ""
 
 
 class Record:
@@ -325,6 +332,19 @@ class Frontier(Protocol):
 
     async def release(self, leases: Iterable[Record]) -> None:
         """Release leases. Each record returns to its old place in its lane, or is held until its earliest time."""
+        ...
+
+    async def drop(self, host: str, leases: Sequence[Record], starts: Callable[[int, int], None]) -> int:
+        """Remove the pending records of a host and ``leases`` in one step, and return their number.
+
+        Their fingerprints stay seen. Other leases of the host stay leased.
+
+        Args:
+            host: The host, as in ``trawl.http.host_scope``.
+            leases: Leases of the host whose requests were not sent.
+            starts: Called before the step with the number of records to remove and the next arrival order, so that the
+                step stores the caller's count. All of these records have smaller orders (absolute values).
+        """
         ...
 
     def next_due(self) -> float:

@@ -84,6 +84,7 @@ class SessionReport:
         lease_left: Remaining seconds of its lease. If negative, other processes may take its parts.
         status: The last status of the process; None if it has not reported one yet, or runs another version of trawl.
         is_other_version: Whether the process runs another version of trawl, whose status this version can't read.
+        replies: Its replies to questions, by the id of the question.
     """
 
     number: int
@@ -94,6 +95,7 @@ class SessionReport:
     lease_left: float = 0.0
     status: CrawlStatus | None = None
     is_other_version: bool = False
+    replies: Mapping[str, bytes] = {}
 
 
 @attrs.frozen(kw_only=True)

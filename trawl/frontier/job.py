@@ -144,6 +144,8 @@ class Step:
         marks: For each row the fingerprint that this step marks as seen; None if duplicates of the row are wanted.
         is_successor: Whether the only row replaces ``ended``. Such a row is stored even if its fingerprint was seen.
         moved: Requests to move. Each entry has the current place, and the new lane, negated priority and negated share.
+        dropped: Places of requests to remove.
+        emptied: Lanes to empty. Each entry has the number of a lane, and the places of its leased requests, which stay.
         due_of: Lanes of held requests. The result contains the time of the first request in each lane.
         items: Items for the outbox.
         is_spilled: Whether the spilled items of ``ended`` enter the outbox, before ``items``.
@@ -159,6 +161,8 @@ class Step:
     marks: Sequence[bytes | None] = ()
     is_successor: bool = False
     moved: Sequence[tuple[Place, tuple[int, int, float]]] = ()
+    dropped: Sequence[Place] = ()
+    emptied: Sequence[tuple[int, Sequence[Place]]] = ()
     due_of: Sequence[int] = ()
     items: Sequence[bytes] = ()
     is_spilled: bool = False
@@ -540,6 +544,14 @@ class Job:
 
     async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
         """Read the first records of lanes, in order with the steps. Each lane is passed as its number and a limit.
+
+        Raises:
+            JobError: If the store can't be read.
+        """
+        raise NotImplementedError
+
+    async def read_after(self, lane: int, place: Place | None) -> list[Row]:
+        """Read the first :data:`AT_ONCE` requests of a lane after a place, or its first ones. A checkpoint.
 
         Raises:
             JobError: If the store can't be read.

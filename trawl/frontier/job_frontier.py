@@ -15,7 +15,7 @@ Length: all methods change the store and then the same data in memory, and so do
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 
 import attrs
@@ -24,19 +24,34 @@ import trio
 
 from trawl.clock import WallClock
 from trawl.errors import JobError
-from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey
-from trawl.frontier.job import HeldLane, Job, Place, Row, Snapshot, Step, StepResult, as_is, wall_time
+from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey, host_of_lane
+from trawl.frontier.job import (
+    AT_ONCE,
+    LAST_ORDER,
+    HeldLane,
+    Job,
+    Place,
+    Row,
+    Snapshot,
+    Step,
+    StepResult,
+    as_is,
+    wall_time,
+)
 from trawl.frontier.lane_cache import Bounds, DupeFilter, LaneCache, LaneCaches
 from trawl.frontier.parts import is_held, part_in
-from trawl.frontier.record_format import RecordFormat
+from trawl.frontier.record_format import RecordFormat, unpack
 from trawl.frontier.sections import LEASES
-from trawl.http import Request
+from trawl.http import Request, host_scope
 
 __all__ = ["JobFrontier", "open_frontier"]
 
 _LANES_AT_ONCE = 16
 """Maximum number of lanes of held requests in one read."""
 
+
+_ALL = range(-LAST_ORDER, LAST_ORDER)
+"""All arrival orders."""
 
 _NONE_STORED = PushResult(())
 """The result of a page without new links."""
@@ -74,6 +89,10 @@ class JobFrontier:
         self._pending = 0
         self._held: dict[int, HeldLane] = {}
         self._next_due = inf
+        self._successors: dict[int, Place] = {}  # records that replace others in a step that is not stored yet
+        self._moving = trio.Lock()  # taken while due records move into their lanes, and while records are dropped
+        self._dropping: Collection[LaneKey] = ()
+        self._has_dropped = trio.Event()
         self._told: bytes | None = None
         job.before_commit(self._tell)
         self.gained(found.lanes, found.held)
@@ -118,12 +137,16 @@ class JobFrontier:
         Raises:
             JobError: If the store can't be read, or a record in it can't be used.
         """
+        while lane in self._dropping:
+            await self._has_dropped.wait()
         while (cache := self.caches.by_lane.get(lane)) is not None and cache.pending:
             wanted = min(limit, cache.pending)
             if cache.ready(wanted):
                 return self._take(cache, wanted)
             # When the read ends, another task may lease the records first, so check again.
             await self.caches.read(cache, wanted)
+            while lane in self._dropping:
+                await self._has_dropped.wait()
         return []
 
     async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
@@ -187,16 +210,20 @@ class JobFrontier:
             return True
 
         self._job.storing[order] = lease.request
+        self._successors[record.order] = rows[0][:4]
         try:
             return await self._job.apply(Step(ended=known[2], rows=rows, marks=marks, is_successor=True), applied)
         finally:
-            del self._job.storing[order]
+            del self._job.storing[order], self._successors[record.order]
 
     async def release(self, leases: Iterable[Record]) -> None:
         """Release leases. Each record returns to its old place in its lane. Leases that have ended are skipped.
 
-        A checkpoint if a record must be held.
+        A checkpoint if a record must be held, or while records of its lane are dropped.
         """
+        leases = list(leases)
+        while any(lease.lane in self._dropping for lease in leases):
+            await self._has_dropped.wait()
         now = trio.current_time()
         later: list[tuple[Place, tuple[int, int, float]]] = []
         for lease in leases:
@@ -224,6 +251,92 @@ class JobFrontier:
 
             await self._job.apply(Step(moved=later), applied)
 
+    async def drop(self, host: str, leases: Sequence[Record], starts: Callable[[int, int], None]) -> int:
+        """Remove the pending records of a host and ``leases`` in one step, and return their number. A checkpoint.
+
+        Raises:
+            JobError: If the store can't be read or written, or a record in it can't be used.
+        """
+        async with self._moving:
+            hosts = {lane: host_of_lane(lane) for lane in self.caches.by_lane}
+            self._dropping = {lane for lane, its in hosts.items() if its in (host, "")}
+            try:
+                found: dict[int, dict[int, Place]] = {}
+                for number in [*self._mixed(), self._job.held_number(((host,), f"//{host}"))]:
+                    found[number] = await self._places_of(host, number)
+                return await self._drop(host, leases, found, starts)
+            finally:
+                self._dropping = ()
+                self._has_dropped.set()
+                self._has_dropped = trio.Event()
+
+    def _mixed(self) -> list[int]:
+        """Return the numbers of lanes whose records may have several hosts."""
+        return [cache.number for lane, cache in self.caches.by_lane.items() if not host_of_lane(lane)]
+
+    async def _places_of(self, host: str, number: int) -> dict[int, Place]:
+        """Return the places of a host's pending records in a lane of several hosts, by order. A checkpoint."""
+        found: dict[int, Place] = {}
+        place: Place | None = None
+        while True:
+            rows = await self._job.read_after(number, place)
+            for row in rows:
+                place = row[:4]
+                try:
+                    its = host_scope(unpack(row[4]).url)
+                except (ValueError, TypeError) as error:
+                    raise self._damaged(row[0], str(error)) from error
+                if its == host:
+                    found[row[0]] = place
+            if len(rows) < AT_ONCE:
+                return found
+
+    async def _drop(
+        self,
+        host: str,
+        leases: Sequence[Record],
+        found: Mapping[int, Mapping[int, Place]],
+        starts: Callable[[int, int], None],
+    ) -> int:
+        """Remove ``found``, ``leases`` and all lanes of a host's records alone. No lease of these lanes may start."""
+        gone = {lease.order for lease in leases}
+        leased = {order: known[2] for order, known in self._leased.items()} | self._successors
+        places = {
+            number: {order: place for order, place in its.items() if order not in leased}
+            for number, its in found.items()
+            if self._job.is_here(number)
+        }
+        whole = [cache for lane, cache in self.caches.by_lane.items() if host_of_lane(lane) == host]
+        staying = [place for order, place in leased.items() if order not in gone]
+        held = [number for number in places if number in self._held]
+        step = Step(
+            dropped=[*[place for its in places.values() for place in its.values()], *[leased[order] for order in gone]],
+            emptied=[(cache.number, [place for place in staying if place[1] == cache.number]) for cache in whole],
+            due_of=held,
+        )
+        starts(len(gone) + sum(cache.pending for cache in whole) + sum(map(len, places.values())), self._next_order())
+
+        def applied(written: StepResult) -> int:
+            before = self._pending
+            for order in gone:
+                self._ended(order)
+            for cache in whole:
+                self._pending -= cache.pending
+                self.caches.remove(cache, _ALL, cache.pending)
+            lanes = {cache.number: cache for cache in self.caches.by_lane.values()}
+            for number, its in places.items():
+                if number in lanes:
+                    self.caches.remove(lanes[number], its, len(its))
+                elif number in self._held:
+                    self._held[number] = attrs.evolve(self._held[number], count=self._held[number].count - len(its))
+                else:
+                    continue
+                self._pending -= len(its)
+            self._look_at_held(written.due)
+            return before - self._pending + len(gone)
+
+        return await self._job.apply(step, applied)
+
     def next_due(self) -> float:
         """Return the event loop time at which the first held record is due; infinity if there is none."""
         return self._next_due
@@ -234,6 +347,10 @@ class JobFrontier:
         Raises:
             JobError: If the store can't be read, or a record in it can't be used.
         """
+        async with self._moving:
+            return await self._wake(now)
+
+    async def _wake(self, now: float) -> Sequence[LaneKey]:
         wall = int(self._wall.to_epoch(now) * 1e6)
         # Records in the remaining lanes stay due, so the caller calls this again immediately.
         due_of = [number for number, held in self._held.items() if held.due <= wall][:_LANES_AT_ONCE]
@@ -259,6 +376,10 @@ class JobFrontier:
             if held is not None:  # None if the lane's part was released during the step
                 self._held[number] = attrs.evolve(held, count=held.count - 1)
                 self.caches.place(self._cache_of(record.lane), _key(record), record)
+        self._look_at_held(due)
+
+    def _look_at_held(self, due: Mapping[int, int | None]) -> None:
+        """Set the times of the first records in lanes of held records, and forget empty lanes."""
         for number, first in due.items():
             held = self._held.pop(number, None)
             if held is not None and first is not None:

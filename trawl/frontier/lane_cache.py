@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Container, Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 import attrs
@@ -255,6 +255,21 @@ class LaneCaches:
         self._drop(cache)
         cache.pending = 0
         del self.by_lane[cache.lane]
+
+    def remove(self, cache: LaneCache, orders: Container[int], count: int) -> None:
+        """Remove the ``count`` pending records with these arrival orders from a lane."""
+        if not self._is_known(cache):
+            return
+        kept = [each for each in cache.at_hand if each[0][2] not in orders]
+        self.at_hand -= len(cache.at_hand) - len(kept)
+        heapify(kept)
+        cache.at_hand = kept
+        if not kept:
+            self._used.pop(cache, None)
+        cache.pending -= count
+        if cache.pending == len(kept):
+            cache.beyond = None
+        self.forget_if_empty(cache)
 
     def _is_known(self, cache: LaneCache) -> bool:
         """Return whether a lane is still known, because it may be forgotten during a read."""

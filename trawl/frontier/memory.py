@@ -5,14 +5,14 @@ Only the package's ``__init__`` imports this module. It is one of two kinds of f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 
-from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey
+from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey, host_of_lane
 from trawl.frontier.lane_queue import FingerprintSet, LaneQueue, RecordEncoder
-from trawl.http import Request
+from trawl.http import Request, host_scope
 
 __all__ = ["MemoryFrontier"]
 
@@ -112,6 +112,27 @@ class MemoryFrontier:
         for lease in leases:
             self._leased -= 1
             self._store(lease)
+
+    async def drop(self, host: str, leases: Sequence[Record], starts: Callable[[int, int], None]) -> int:
+        """Remove the pending records of a host and ``leases``, and return their number."""
+        before = self._pending
+        for lane, line in list(self._lanes.items()):
+            if (known := host_of_lane(lane)) not in (host, ""):
+                continue
+            staying = [] if known else [record for record in line if host_scope(record.request.url) != host]
+            if len(staying) < len(line):
+                del self._lanes[lane]
+                self._pending -= len(line)
+                for record in staying:
+                    self._store(record)
+        held = [each for each in self._held if host_scope(each[2].request.url) != host]
+        self._pending -= len(self._held) - len(held)
+        self._held = held
+        heapify(held)
+        self._leased -= len(leases)
+        count = before - self._pending + len(leases)
+        starts(count, self._next_order())
+        return count
 
     def next_due(self) -> float:
         """Return the event loop time at which the first held record is due; infinity if there is none."""

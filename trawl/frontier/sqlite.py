@@ -39,7 +39,7 @@ from trawl.errors import JobError, UsageError
 from trawl.file_sync import make_folder
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
-from trawl.frontier.job import Job, Outbox, Row, Snapshot, Step, StepResult, StepTimes, as_is
+from trawl.frontier.job import Job, Outbox, Place, Row, Snapshot, Step, StepResult, StepTimes, as_is
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.own_files import check_directory, close_to_others
 from trawl.frontier.parts import HELD
@@ -60,6 +60,7 @@ from trawl.frontier.tables import (
     read_outbox_ends,
     read_snapshot,
     requeue,
+    rows_after,
     take_spilled,
     unspill,
     which_are_seen,
@@ -163,6 +164,10 @@ class SqliteJob(Job):
     async def read_due(self, lanes: Sequence[int], now: int) -> list[Row]:
         """Read the first held requests that are due at ``now``, in microseconds since the epoch. A checkpoint."""
         return await self.transactions.execute(partial(due, now=now), as_is, is_writing=False)
+
+    async def read_after(self, lane: int, place: Place | None) -> list[Row]:
+        """Read the first requests of a lane after a place, or its first ones. A checkpoint."""
+        return await self.transactions.execute(partial(rows_after, lane=lane, place=place), as_is, is_writing=False)
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
         """Read the initial state of a frontier. A checkpoint."""

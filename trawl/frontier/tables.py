@@ -19,6 +19,7 @@ Length: all SQL for the tables is in one module, where it can be compared with t
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from trawl.errors import HostGivenUp, JobError, UsageError
 from trawl.file_sync import check_journal
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import malformed
-from trawl.frontier.job import AT_ONCE, LAST_ORDER, READ_BYTES, HeldLane, Row, Snapshot, Step, wall_time
+from trawl.frontier.job import AT_ONCE, LAST_ORDER, READ_BYTES, HeldLane, Place, Row, Snapshot, Step, wall_time
 from trawl.frontier.own_files import check_directory, check_file
 from trawl.frontier.parts import HELD
 from trawl.frontier.record_format import repack, requeued_row, unpack
@@ -52,6 +53,7 @@ __all__ = [
     "read_outbox_ends",
     "read_snapshot",
     "requeue",
+    "rows_after",
     "take_spilled",
     "unspill",
     "which_are_seen",
@@ -367,6 +369,13 @@ def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> 
     if step.moved:
         statement = "UPDATE request SET lane = ?, priority = ?, share = ? WHERE ord = ?"
         connection.executemany(statement, [(*to, place[0]) for place, to in step.moved])
+    if step.dropped:
+        gone = connection.executemany("DELETE FROM request WHERE ord = ?", [(place[0],) for place in step.dropped])
+        row_counts.requests -= gone.rowcount
+    for lane, staying in step.emptied:
+        statement = "DELETE FROM request WHERE lane = ? AND ord NOT IN (SELECT value FROM json_each(?))"
+        gone = connection.execute(statement, (lane, json.dumps([place[0] for place in staying])))
+        row_counts.requests -= gone.rowcount
     return _first_due(connection) if step.due_of else None
 
 
@@ -453,6 +462,15 @@ def unspill(connection: sqlite3.Connection, order: int) -> None:
 def read_lanes(connection: sqlite3.Connection, wanted: Sequence[tuple[int, int]]) -> list[list[Row]]:
     """Return the first records of each lane, up to the lane's limit in ``wanted``."""
     return [_heads(connection, *each) for each in wanted]
+
+
+def rows_after(connection: sqlite3.Connection, lane: int, place: Place | None) -> list[Row]:
+    """Return the first requests of a lane after a place, or its first ones."""
+    if place is None:
+        return _heads(connection, lane, AT_ONCE)
+    order, _, priority, share = place
+    statement = _FIRST.replace("lane = ?", "lane = ? AND (priority, share, ord) > (?, ?, ?)")
+    return connection.execute(statement, (lane, priority, share, order, AT_ONCE)).fetchall()
 
 
 def _heads(connection: sqlite3.Connection, lane: int, limit: int) -> list[Row]:

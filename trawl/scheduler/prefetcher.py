@@ -15,6 +15,7 @@ from typing import Protocol
 
 from trawl.frontier import Frontier, LaneKey, Record
 from trawl.scheduler.attempt import Attempt
+from trawl.scheduler.reasons import pending_pages
 from trawl.scheduler.scheduler import Scheduler
 
 __all__ = ["Lookup", "Prefetcher"]
@@ -40,6 +41,9 @@ class Lookup(Protocol):
 
     async def aside(self, records: Sequence[Record]) -> Sequence[Record]:
         """Return the ``records`` that must be sent."""
+
+    def take_out(self, goes: Callable[[Attempt], bool]) -> list[Attempt]:
+        """Remove and return the pages that were not started and for which ``goes`` returns True."""
 
 
 class Prefetcher:
@@ -75,6 +79,13 @@ class Prefetcher:
     def is_shut(self, lane: LaneKey) -> bool:
         """Return True if nothing of a lane may be leased."""
         return self._shuts is not None and self._shuts(lane)
+
+    def take_back(self, goes: Callable[[Attempt], bool], now: float) -> list[Attempt]:
+        """Withdraw and return the waiting pages for which ``goes`` returns True. Their leases are the caller's."""
+        attempts = [attempt for attempt in pending_pages(self._scheduler) if goes(attempt)]
+        for attempt in attempts:
+            self._scheduler.withdraw(attempt, now)
+        return attempts + self._lookup.take_out(goes)
 
     @property
     def are_wanted(self) -> bool:

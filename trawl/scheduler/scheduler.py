@@ -31,7 +31,6 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, cast
 
-from trawl.http import host_scope
 from trawl.scheduler.attempt import DIRECT, PAGE, PASSING, Attempt, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
 from trawl.scheduler.queues import LaneQueues, LaterQueue, Preparations
@@ -497,12 +496,6 @@ class Scheduler:
         lanes = [lane for lane in self.lanes.values() if any(scope.id == scope_id for scope in lane.scopes)]
         pages = [lane for lane in lanes if lane.kind == PAGE and not lane.was_prepared]
         return sum([len(lane.queue) for lane in lanes]) + sum([stored(cast("LaneKey", lane.id)) for lane in pages])
-
-    def reconsider_host(self, host: str, now: float) -> None:
-        """Have the best attempt of every lane with requests to ``host`` vetted at the next choice."""
-        lanes = [lane for lane in self.lanes.values() if host_scope(lane.head.request.url) == host]
-        for scope in dict.fromkeys([scope for lane in lanes for scope in lane.scopes]):
-            reconsider(self, scope, now)
 
     def why(self, subject: object, now: float) -> Reason | None:
         """Return why an attempt, its request, a lane of pages or the scope with an id waits; None if it does not."""

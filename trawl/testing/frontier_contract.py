@@ -297,6 +297,43 @@ class FrontierContract:
         assert frontier.next_due() == inf
 
     @_on_a_frontier
+    async def test_the_pending_records_of_a_host_are_dropped_in_one_step(self, frontier: Frontier) -> None:
+        """``drop`` leaves other hosts, other leases and seen fingerprints alone, and reports its number before."""
+        records = [make_record(str(number), host) for number in range(100) for host in ("a.example", "b.example")]
+        later = make_record("later")
+        later.not_before = trio.current_time() + 60.0
+        records += [later, make_record("low", priority=-1)]
+        assert all(await frontier.claim_many([record.fingerprint or b"" for record in records]))
+        await frontier.push_many(records)
+        sent, *waiting = await frontier.lease_many(lane_of(), 3)
+        starting: list[tuple[int, int]] = []
+        assert await frontier.drop("a.example", waiting, lambda *numbers: starting.append(numbers)) == 101
+        assert [count for count, _ in starting] == [101]
+        assert all(abs(record.order) < starting[0][1] for record in records)
+        numbers = frontier.statistics()
+        assert (numbers.pending, numbers.leased, numbers.lanes, numbers.held) == (100, 1, 1, 0)
+        assert (frontier.best(lane_of()), frontier.next_due()) == (None, inf)
+        assert await frontier.lease_many(lane_of(), 9) == []
+        await frontier.release([sent])
+        assert await claim_and_push(frontier, [make_record("7"), make_record("new")]) == ["new"]
+        assert paths(await frontier.lease_many(lane_of(), 9)) == ["0", "new"]
+        assert len(await frontier.lease_many(lane_of("b.example"), 200)) == 100
+
+    def test_dropped_records_stay_dropped(self) -> None:
+        """A durable frontier that is closed after ``drop`` has the remaining records when it is opened again."""
+
+        async def drop(frontier: Frontier) -> None:
+            await claim_and_push(frontier, [make_record("1"), make_record("2"), make_record("3", "b.example")])
+            leases = await frontier.lease_many(lane_of(), 1)
+            assert await frontier.drop("a.example", leases, lambda *_: None) == 2
+
+        async def look(frontier: Frontier) -> None:
+            await trio.lowlevel.checkpoint()
+            assert list(frontier.lanes()) == ([lane_of("b.example")] if self.is_durable else [])
+
+        self.on(drop, look)
+
+    @_on_a_frontier
     async def test_where_a_request_is_can_be_asked(self, frontier: Frontier) -> None:
         """``lane_of`` returns the lane of a request or None, but never a wrong lane."""
         record = make_record("1")

@@ -223,7 +223,7 @@ class RedisJob(Job):
         self._address = address
         self._keys = Keys(address.job)
         self._begun = head.get("begun", "")
-        session.orders = head.get("orders", "")
+        session.inbox.orders = head.get("orders", "")
         self._step = 0
         self._seen = int(head.get("marks", "0"))
         self._lease_seconds = lease
@@ -310,6 +310,11 @@ class RedisJob(Job):
         return await self._read_held(
             [(start_of_lane(lane), key_of((0, lane, now + 1, 0.0))[:16], limit) for lane in lanes]
         )
+
+    async def read_after(self, lane: int, place: Place | None) -> list[Row]:
+        """Read the first requests of a lane after a place, or its first ones. A checkpoint."""
+        start = start_of_lane(lane) if place is None else key_of(place) + b"\xff"
+        return await self._read_held([(start, end_of_lane(lane), AT_ONCE)])
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
         """Read the initial state of a frontier. :meth:`follow` passes the lanes later. A checkpoint."""
@@ -479,6 +484,10 @@ class RedisJob(Job):
     def stir(self) -> None:
         """Wake the connection task, so that it checks for work."""
         self._trips.stir()
+
+    async def order(self, key: str, line: str) -> None:
+        """Add an order to the list of orders to the job's processes. A checkpoint."""
+        await self._read(("order", [self._keys.head], [key, line]), as_is)
 
     def started(self) -> None:
         """Record with the next step that ``start()`` was read to its end."""
@@ -736,6 +745,7 @@ def _write(
             new.append(index)
     for place, (lane, priority, share) in step.moved:
         args += ("M", key_of(place), key_of((place[0], lane, priority, share)))
+    args += _removals(step)
     for order, _, item in step.spilled:
         args += ("P", number_of(keys.spilled_by(session, order)), order, item)
     if step.is_spilled and step.ended is not None:
@@ -744,6 +754,20 @@ def _write(
     args += [arg for member, row in step.requeued for arg in ("Q", member, key_of(row) + row[4])]
     args += [arg for part, kept in step.given_back for arg in ("G", part, kept)]
     return new
+
+
+def _removals(step: Step) -> list[bytes]:
+    """Return the operations that remove the dropped requests of a step."""
+    found: list[bytes] = []
+    for place in step.dropped:
+        found += (b"R", key_of(place), key_of(place) + b"\xff")
+    for lane, staying in step.emptied:
+        start = start_of_lane(lane)
+        for key in sorted(map(key_of, staying)):
+            found += (b"R", start, key)
+            start = key + b"\xff"
+        found += (b"R", start, end_of_lane(lane))
+    return found
 
 
 _WRITTEN = StepResult()

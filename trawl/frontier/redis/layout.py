@@ -10,10 +10,10 @@ key                     type    content
                                 position of the last item and of the last item in the feeds, the session that reads
                                 ``start()`` (or ``done``), the session that exports items; start time of the current
                                 sessions, pages, requests in flight, items and errors since then; number of changes
-                                of owners
+                                of owners; orders to all sessions, and questions to them
 ``{JOB}:u``             zset    sessions by the end of their leases
 ``{JOB}:n``             hash    for each session: ``SESSION name``, ``works``, ``parts``, ``step``, ``takings``,
-                                ``arrived``, ``says``, ``starves``, ``counts``
+                                ``arrived``, ``says``, ``starves``, ``counts``, ``replies``
 ``{JOB}:own``           hash    the session that owns a part; ``!`` if it ended without releasing the part; a part
                                 without an entry is free
 ``{JOB}:q``             zset    requests, ordered by their bytes: lane (8: part and hash), negated priority (8), negated

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 import trio
 
 from trawl.errors import HostGivenUp, JobError
@@ -33,9 +35,15 @@ from trawl.frontier.redis.layout import (
 from trawl.frontier.redis.startup import check_head, open_job
 from trawl.observe import decode_status
 
-__all__ = ["export_pending", "failures", "inspect_job", "order", "requeue_failed"]
+__all__ = ["ask_processes", "export_pending", "failures", "inspect_job", "order", "requeue_failed"]
 
 T = TypeVar("T")
+
+ASKED = 10.0
+"""Seconds for which a question is asked at least."""
+
+LOOK_EVERY = 0.1
+"""Seconds between two looks for replies."""
 
 AT_ONCE = 500
 """Maximum number of requests or lanes in one read."""
@@ -118,6 +126,33 @@ def order(url: str, key: str, line: str) -> None:
         await ask(("order", [keys.head], [key, line]))
 
     _asked(url, ask)
+
+
+def ask_processes(url: str, id: str, question: str, patience: float) -> list[SessionReport]:
+    """Ask all processes of a job a question, and return their sessions with their replies so far.
+
+    Args:
+        url: The job's address.
+        id: The id of the question. A question with the same id is asked again.
+        question: The question, in one line.
+        patience: Seconds to wait for processes that have not replied yet; 0.0 to wait for none.
+
+    Raises:
+        JobError: If the server does not respond or refuses.
+        UsageError: If there is no job, or the address is wrong.
+    """
+
+    async def asked(ask: _Ask, keys: Keys, address: Address) -> list[SessionReport]:
+        until = trio.current_time() + patience
+        while True:
+            await ask(("ask", [keys.head], [id, question, int(max(patience, ASKED) * 1e6)]))
+            sessions = (await _report(ask, keys, address, has_scopes=False)).sessions
+            late = [each for each in sessions if each.works and each.lease_left > 0 and id not in each.replies]
+            if not late or trio.current_time() >= until:
+                return list(sessions)
+            await trio.sleep(LOOK_EVERY)
+
+    return _asked(url, asked)
 
 
 def export_pending(url: str) -> Iterator[bytes]:
@@ -216,7 +251,8 @@ def _sessions(head: Mapping[str, str], left: Sequence[bytes], notes: Mapping[byt
     found = []
     for session, microseconds in zip(left[::2], left[1::2], strict=True):
         number = session.decode()
-        told = {what: notes.get(f"{number} {what}".encode(), b"") for what in ("name", "works", "parts", "says")}
+        names = ("name", "works", "parts", "says", "replies")
+        told = {what: notes.get(f"{number} {what}".encode(), b"") for what in names}
         status = decode_status(told["says"]) if told["says"] else None
         report = SessionReport(
             number=int(number),
@@ -227,9 +263,16 @@ def _sessions(head: Mapping[str, str], left: Sequence[bytes], notes: Mapping[byt
             lease_left=int(microseconds) / 1e6,
             status=status,
             is_other_version=bool(told["says"]) and status is None,
+            replies=_replies(told["replies"]),
         )
         found.append(report)
     return sorted(found, key=lambda report: report.number)
+
+
+def _replies(blob: bytes) -> Mapping[str, bytes]:
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # another version of trawl
+        return msgspec.msgpack.decode(blob, type=dict[str, bytes]) if blob else {}
+    return {}
 
 
 async def _scopes(ask: _Ask, keys: Keys) -> list[tuple[str, int]]:

@@ -367,9 +367,58 @@ class Polling:
 
     def next_at(self, *, is_alone: bool) -> float:
         """Return the event loop time of the next call."""
-        if self.has_more:
+        if self.has_more or self._called_at == -math.inf:
             return -math.inf
         return self._called_at + POLL if self.is_idle or not is_alone else math.inf
+
+    def soon(self) -> None:
+        """Call the script at once."""
+        self._called_at = -math.inf
+
+
+class Inbox:
+    """The orders and questions that the store has for the processes of a job, and this session's replies.
+
+    Attributes:
+        orders: The list of orders, one per line.
+        asks: The questions, one per line; "" if none is asked now.
+    """
+
+    def __init__(self) -> None:
+        self.orders: str = ""
+        self.asks: str = ""
+        self._replies = b""
+        self._changed = trio.Event()
+
+    def hear(self, orders: str, asks: str) -> None:
+        """Update the orders and questions."""
+        if (orders, asks) != (self.orders, self.asks):
+            self.orders, self.asks = orders, asks
+            self._changed.set()
+            self._changed = trio.Event()
+
+    async def other_orders(self, known: str) -> str:
+        """Wait until the orders differ from ``known``, and return them. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        while self.orders == known:
+            await self._changed.wait()
+        return self.orders
+
+    async def questions(self) -> str:
+        """Wait until there are questions, and return them. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        while not self.asks:
+            await self._changed.wait()
+        return self.asks
+
+    def reply(self, replies: bytes) -> None:
+        """Store the replies to all questions with the next call of the script."""
+        self._replies = replies
+
+    def take_replies(self) -> bytes:
+        """Return and forget the replies that are not stored yet."""
+        replies, self._replies = self._replies, b""
+        return replies
 
 
 class ArrivalOrders:
@@ -419,7 +468,7 @@ class JobSession:
         others: The other sessions of the job.
         order: Returns the next arrival order.
         was_away: Whether the server has been unreachable since the script's last response.
-        orders: The list of orders to the job's processes, one per line.
+        inbox: Orders and questions to the job's processes.
         away_because: Why this process could not renew its lease; "" if the reason is unknown.
     """
 
@@ -441,8 +490,7 @@ class JobSession:
         self.others: OtherSessions = OtherSessions()
         self._polling = Polling()
         self.order: Callable[[], int] = ArrivalOrders(number, elapsed).next
-        self.orders: str = ""
-        self._ordered = trio.Event()
+        self.inbox: Inbox = Inbox()
         self._job: RedisJob | None = None
 
     # Methods that the engine calls.
@@ -514,12 +562,33 @@ class JobSession:
         """
         self.others.count(counts, others)
 
-    async def other_orders(self, known: str) -> str:
-        """Wait until the list of orders to the job's processes differs from ``known``, and return it. A checkpoint."""
-        await trio.lowlevel.checkpoint()
-        while self.orders == known:
-            await self._ordered.wait()
-        return self.orders
+    def reply(self, replies: bytes) -> None:
+        """Store the replies to all questions as soon as possible."""
+        self.inbox.reply(replies)
+        self._look_soon()
+
+    async def order_all(self, key: str, line: str) -> None:
+        """Add an order to the list of the job, so that all its processes execute it. A checkpoint.
+
+        Args:
+            key: The key of the order, which replaces an earlier order with the same key.
+            line: The order, with a number and the key before it.
+
+        Raises:
+            JobError: If the server can't be used.
+        """
+        assert self._job is not None
+        await self._job.order(key, line)
+        self._look_soon()
+
+    def order_at(self, elapsed: int) -> int:
+        """Return the arrival order of a time, in microseconds since the start of the job."""
+        return elapsed << _SESSION_BITS
+
+    def _look_soon(self) -> None:
+        self._polling.soon()
+        if self._job is not None:
+            self._job.stir()
 
     def ask_if_over(self, *, is_idle: bool) -> None:
         """Set whether this session is idle. Only an idle session asks the server whether the whole job is finished."""
@@ -548,7 +617,7 @@ class JobSession:
     @property
     def poll_at(self) -> float:
         """Event loop time, in seconds, of the next call to the script."""
-        return self._polling.next_at(is_alone=self.is_alone)
+        return self._polling.next_at(is_alone=self.is_alone and not self.inbox.asks)
 
     def work_for(self, job: RedisJob) -> None:
         """Set the open job that this session notifies of changes."""
@@ -573,6 +642,7 @@ class JobSession:
         starves = takes and trio.current_time() - polling.idle_since >= STARVED
         args = [self.number, self.parts.takings, length, *flags, self.parts.heard, said, leaves]
         args += [int(self.was_away), int(starves), self.others.counted(), self.others.moved]
+        args.append(self.inbox.take_replies())
         return "share", self._keys.of_share, args
 
     def renewal(self, lease: float) -> Call:
@@ -581,7 +651,7 @@ class JobSession:
         A thread makes this call to renew the lease while the event loop is blocked.
         """
         args: list[bytes | str | int] = [self.number, self.parts.takings, int(lease * 1e6), 0, int(self._exports), 0]
-        args += [self.parts.heard, b"", "", 0, 0, "", self.others.moved]
+        args += [self.parts.heard, b"", "", 0, 0, "", self.others.moved, b""]
         return "share", self._keys.of_share, args
 
     def hear(self, answer: Sequence[Any]) -> int:
@@ -593,7 +663,7 @@ class JobSession:
         if answer[0] != b"ok":
             raise self.ended(answer[0])
         _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
-        *taken, orders, starving, counts, moved, owners, names = taken
+        *taken, orders, starving, counts, moved, owners, names, asks = taken
         parts, others, polling = self.parts, self.others, self._polling
         others.hear_owners(moved, owners, names)
         polling.heard(has_more=bool(more))
@@ -603,7 +673,7 @@ class JobSession:
         others.exporter = exporter.decode(), name.decode("utf-8", "replace"), int(left)
         parts.hear_arrived(arrived)
         self._hear_start(start.decode())
-        self._hear_orders(orders.decode("utf-8", "replace"))
+        self.inbox.hear(orders.decode("utf-8", "replace"), asks.decode("utf-8", "replace"))
         if int(takings) > parts.takings:
             parts.takings = int(takings)
             parts.hear_taken(int(last), *taken)
@@ -635,12 +705,6 @@ class JobSession:
         """Notify the engine that the outbox has items of other sessions, if this session exports items."""
         if self.is_exporter:
             self._changes.add_items(end)
-
-    def _hear_orders(self, orders: str) -> None:
-        if orders != self.orders:
-            self.orders = orders
-            self._ordered.set()
-            self._ordered = trio.Event()
 
     def _hear_start(self, start: str) -> None:
         if self._start not in (start, "done"):

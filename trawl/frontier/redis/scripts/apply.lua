@@ -11,6 +11,7 @@
 --      T KEYS, order: spilled items into the outbox  U KEYS, session and order: remove spilled items
 --      K name, value and D name: kept values         Q failed, key and record: queue a failed request again
 --      V part, value: kept values of a part          G part, value: kept values of a part, which is released
+--      R key, key: remove requests from the first key up to the second, except arrivals that it has not received
 --      B: start() was read to its end
 -- Returns {'ok', last position, numbers of the N operations that were seen, from 0,
 --          {key of the first request of each lane; ''...}, {arrivals...}, number of sessions} or {'fenced'} or
@@ -28,7 +29,7 @@ local position = tonumber(h[2] or '0')
 local at, count = 6, #ARGV
 if last == number - 1 then
   local marks, refused, asked = 0, {}, 0
-  local owner_of = {}
+  local owner_of, coming = {}, nil
   local function find(key)
     return redis.call('ZRANGE', queue, '[' .. key, '(' .. key .. '\255', 'BYLEX', 'LIMIT', 0, 1)[1]
   end
@@ -95,6 +96,22 @@ if last == number - 1 then
       at = at + 4
     elseif operation == 'Q' then
       if redis.call('ZREM', failed, first) == 1 then add(second) end
+      at = at + 3
+    elseif operation == 'R' then
+      if not coming then -- requests that this session will receive later are not its to remove
+        coming = {}
+        local from = string.format('[%s:%016.0f:', session, tonumber(ARGV[3]) + 1)
+        local unheard = redis.call('ZRANGE', arrivals, from, '(' .. session .. ';', 'BYLEX', 'LIMIT', 0, -1)
+        for _, arrival in ipairs(unheard) do
+          coming[#coming + 1] = string.match(arrival, '^%d+:%d+:(.*)$')
+        end
+      end
+      local there = {}
+      for _, member in ipairs(coming) do
+        if redis.call('ZSCORE', queue, member) then there[#there + 1] = member end
+      end
+      redis.call('ZREMRANGEBYLEX', queue, '[' .. first, '(' .. second)
+      for _, member in ipairs(there) do redis.call('ZADD', queue, 0, member) end
       at = at + 3
     elseif operation == 'P' then
       redis.call('SADD', orders, session .. ' ' .. second)

@@ -10,6 +10,7 @@
 --      11 whether it was idle for a while, so that it takes free parts with pending requests beyond its share
 --      12 its pages, requests in flight, items and errors; '' if it does not count
 --      13 the state of ownership that it knows
+--      14 its replies to questions; '' if unchanged
 -- Returns {'ok', takings, last arrival, {arrivals...}, is there more, sessions that work, parts too many, the session
 --          that reads start(), is the job finished, last item, exporter, its name, microseconds of its lease,
 --          {part, with '!' if its owner did not release it...}, {its kept values...},
@@ -17,7 +18,7 @@
 --          number of other sessions that were idle for a while, if no part is free,
 --          counts of all sessions, including ended ones,
 --          the state of ownership, which is new after each change; {owner of each part; '' for none...} and
---          {session, name of its process...} if they are new} or {'fenced'} or {'behind'}
+--          {session, name of its process...} if they are new; the questions} or {'fenced'} or {'behind'}
 local LANES, ARRIVALS = 500, 1000
 local head, deadlines, sessions, owners, queue, arrivals, values = unpack(KEYS)
 local session = ARGV[1]
@@ -29,7 +30,7 @@ if takings < said then return {'behind'} end
 if takings > said + 1 then return {'fenced'} end
 local mine = tonumber(given[2] or '0')
 local h = redis.call('HMGET', head, 'parts', 'run', 'since', 'latest', 'guests', 'owned', 'start', 'exporter', 'end',
-                     'orders', 'ahead', 'starving', 'counts', 'moved')
+                     'orders', 'ahead', 'starving', 'counts', 'moved', 'asks')
 if not h[1] then return {'fenced'} end
 local parts, owned, start, exporter = tonumber(h[1]), tonumber(h[6] or '0'), h[7] or '', h[8] or ''
 local starves, starving = ARGV[11] == '1', tonumber(h[12] or '0')
@@ -46,6 +47,9 @@ if ARGV[3] ~= '' then
   redis.call('HSET', head, 'latest', number(now))
   if ARGV[8] ~= '' then redis.call('HSET', sessions, session .. ' says', ARGV[8]) end
 end
+if ARGV[14] ~= '' then redis.call('HSET', sessions, session .. ' replies', ARGV[14]) end
+local asks, are_asked = h[15] or '', false
+for till in string.gmatch('\n' .. asks, '\n(%d+)') do are_asked = are_asked or tonumber(till) > now end
 -- Check the run id here, because a session does not notice that its client has reconnected to a restarted server.
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
 local since, length = tonumber(h[3] or '0'), tonumber(ARGV[3]) or 0
@@ -99,7 +103,8 @@ local function forget(gone, is_clean)
   end
   local its = redis.call('HGET', sessions, gone .. ' counts')
   if its then count(its, (string.gsub(its, ' %-?%d+', ' 0', 1))) end -- the ended session has no requests in flight
-  for _, what in ipairs({'name', 'works', 'terms', 'parts', 'step', 'takings', 'arrived', 'says', 'starves', 'counts'}) do
+  for _, what in ipairs({'name', 'works', 'terms', 'parts', 'step', 'takings', 'arrived', 'says', 'starves', 'counts',
+                          'replies'}) do
     redis.call('HDEL', sessions, gone .. ' ' .. what)
   end
   redis.call('ZREMRANGEBYLEX', arrivals, '[' .. gone .. ':', '(' .. gone .. ';')
@@ -224,4 +229,5 @@ end
 local over = ARGV[6] == '1' and start == 'done' and redis.call('ZCARD', queue) == 0
 return {'ok', takings, redis.call('HGET', sessions, session .. ' arrived') or '0', arrived, more, working,
         math.max(0, mine - fair), start, over and 1 or 0, h[9] or '0', exporter, exporter_name, exporter_left,
-        taken, kept, lanes, h[10] or '', owned == parts and starving - (starves and 1 or 0) or 0, counts, moved, its, names}
+        taken, kept, lanes, h[10] or '', owned == parts and starving - (starves and 1 or 0) or 0, counts, moved, its, names,
+        are_asked and asks or ''}
