@@ -22,9 +22,10 @@ import trawl
 from tests.watched_crawl import crawl_with
 from trawl.cli import main
 from trawl.engine import Crawl
+from trawl.engine.steering import View
 from trawl.errors import UsageError
 from trawl.http import Outcome, Request, Response
-from trawl.panel import FILES, HEADERS, STATIC, Address, CrawlPage, Guard, Panel, View, parse_address
+from trawl.panel import FILES, HEADERS, STATIC, Address, CrawlPage, Guard, Panel, parse_address, view_of
 from trawl.settings import Layer, load
 from trawl.transport import OnSent
 
@@ -80,17 +81,6 @@ def test_another_address_needs_a_token_of_a_safe_length() -> None:
     for token in ("short", "with/slashes/and?more", "ünicode-ünicode-ünicode"):
         with pytest.raises(UsageError, match="PANEL_TOKEN: use at least 16"):
             parse_address("0.0.0.0:0", token)
-
-
-def test_several_processes_have_no_panel(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "one.py").write_text(
-        "import trawl\nclass One(trawl.Spider):\n    name = 'one'\n    start_urls = ['http://127.0.0.1:9/']\n"
-    )
-    assert main(["crawl", "one.py", "--panel", "0", "--processes", "2"]) == 2
-    assert "--panel shows one process" in capsys.readouterr().err
 
 
 def test_without_the_option_nothing_of_the_panel_is_imported() -> None:
@@ -221,9 +211,9 @@ def test_the_page_has_no_inline_script_or_style_and_puts_nothing_in_as_html() ->
 
 
 def test_a_view_that_does_not_fit_is_the_default_view() -> None:
-    assert View.of({}) == View()
-    assert View.of({"sort": "__class__", "offset": "-1", "down": "x"}) == View(is_descending=False)
-    assert View.of({"sort": "queued", "offset": "1" * 30, "text": "A" * 200}) == View(sort="queued", text="a" * 100)
+    assert view_of({}) == View()
+    assert view_of({"sort": "__class__", "offset": "-1", "down": "x"}) == View(is_descending=False)
+    assert view_of({"sort": "queued", "offset": "1" * 30, "text": "A" * 200}) == View(sort="queued", text="a" * 100)
 
 
 # -- with a crawl
@@ -317,7 +307,7 @@ async def test_a_stream_has_the_figures_the_visible_rows_and_the_latest_items() 
             if event[1]["total"]:
                 return event, none
 
-    (status, table, _), none = await with_panel(use)
+    (status, table, _, _), none = await with_panel(use)
     assert (status["spider"], status["state"], status["version"]) == ("pages<b>", "running", 1)
     assert table["total"] == 1
     assert table["rows"][0][0] == "a.example"

@@ -13,7 +13,9 @@ as text, and its Content-Security-Policy allows no other script or style.
 
 Length: the checks of a request are next to what they protect, so that a reader can judge them together.
 
-Only the option ``--panel`` imports this module, which needs the ``panel`` extra.
+A job of other processes has a :class:`JobPage`, which asks the processes for everything that it shows.
+
+Only the option ``--panel`` and ``trawl panel`` import this module, which needs the ``panel`` extra.
 """
 
 from __future__ import annotations
@@ -24,12 +26,11 @@ import logging
 import re
 import secrets
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 import msgspec
@@ -41,17 +42,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from trawl.engine.steering import MAX_BYTES, effect_of, execute, order_from
+from trawl.engine.steering import MAX_BYTES, Look, Observer, Order, View, effect_of, execute, order_from
 from trawl.errors import TrawlError, UsageError
-from trawl.events import ItemScraped
-from trawl.observe import ScopeStatus, clipped
+from trawl.observe import CrawlStatus, ScopeStatus
 from trawl.telemetry import metrics_page
 
 if TYPE_CHECKING:
     from trawl.engine import Crawl
-    from trawl.events import EventStream
 
-__all__ = ["Address", "Guard", "Panel", "parse_address"]
+__all__ = ["Address", "Guard", "JobLink", "Panel", "parse_address"]
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 logger: logging.Logger = logging.getLogger("trawl.panel")
 
@@ -64,15 +66,13 @@ STATIC = Path(__file__).parent / "static"
 ROWS = 100
 """Maximum number of scopes in one event."""
 
-MAX_ITEMS = 10
-"""Maximum number of items in one event; if there are more, the latest items are shown."""
+TICK = 1.0
+"""Seconds between two events of a job."""
 
 MIN_TOKEN = 16
 """Minimum number of characters of a token."""
 
 COLUMNS = ScopeStatus.__struct_fields__
-
-_ITEM_CHARACTERS = 300
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html; charset=utf-8"}
 
@@ -123,12 +123,13 @@ class Address:
         return self.is_any_address and given == str(port) and _is_ip(name.strip("[]"))
 
 
-def parse_address(text: str, token: str = "") -> Address:
+def parse_address(text: str, token: str = "", option: str = "--panel") -> Address:
     """Open the socket of ``--panel [HOST:]PORT``.
 
     Args:
         text: The option's value. Port 0 is any free port.
         token: The setting PANEL_TOKEN; "" for none.
+        option: The option, for messages.
 
     Raises:
         UsageError: If the value is not an address, the port is in use, the ``panel`` extra is not installed, or an
@@ -137,17 +138,17 @@ def parse_address(text: str, token: str = "") -> Address:
     host, _, port_text = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not port_text.isascii() or not port_text.isdecimal() or int(port_text) > 65_535:
-        raise UsageError(f"--panel {text!r}: write [HOST:]PORT, for example 8100 or 127.0.0.1:8100")
+        raise UsageError(f"{option} {text!r}: write [HOST:]PORT, for example 8100 or 127.0.0.1:8100")
     if token and not re.fullmatch(rf"[A-Za-z0-9_-]{{{MIN_TOKEN},}}", token):
         raise UsageError(f"PANEL_TOKEN: use at least {MIN_TOKEN} letters, digits, - and _")
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, int(port_text), type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"--panel {text}: there is no such address: {error}") from error
+        raise UsageError(f"{option} {text}: there is no such address: {error}") from error
     ip = ipaddress.ip_address(str(address[0]).partition("%")[0])
     if not ip.is_loopback and not token:
         raise UsageError(
-            f"--panel {text}: other machines can reach this address, and everybody who opens the panel can stop the"
+            f"{option} {text}: other machines can reach this address, and everybody who opens the panel can stop the"
             f" crawl: set PANEL_TOKEN to a secret of at least {MIN_TOKEN} characters, or leave the host out"
         )
     listening = socket.socket(family, kind)
@@ -159,8 +160,8 @@ def parse_address(text: str, token: str = "") -> Address:
         listening.close()
         if error.errno == errno.EADDRINUSE:
             words = "the port is in use: choose another one, or 0 for a free one"
-            raise UsageError(f"--panel {text}: {words}") from error
-        raise UsageError(f"--panel {text}: it can't listen there: {error.strerror or error}") from error
+            raise UsageError(f"{option} {text}: {words}") from error
+        raise UsageError(f"{option} {text}: it can't listen there: {error.strerror or error}") from error
     port = listening.getsockname()[1]
     names = [host, str(ip), *(["localhost", "127.0.0.1", "::1"] if ip.is_loopback or ip.is_unspecified else [])]
     if ip.is_unspecified:
@@ -239,36 +240,26 @@ def _is_own(headers: Mapping[str, str]) -> bool:
     return is_json and headers.get("sec-fetch-site", "same-origin") == "same-origin"
 
 
-@attrs.frozen
-class View:
-    """The part of the table that a reader looks at.
+def view_of(query: Mapping[str, str]) -> View:
+    """Return the view of a query. Values that do not fit are replaced by the defaults."""
+    sort, offset = query.get("sort", ""), query.get("offset", "")
+    return View(
+        sort=sort if sort in COLUMNS and sort not in ("statuses", "latency") else "sends",
+        is_descending=query.get("down", "1") == "1",
+        text=query.get("text", "")[:100].lower(),
+        offset=int(offset) if offset.isascii() and offset.isdecimal() and len(offset) < 10 else 0,
+        count=ROWS,
+    )
 
-    Attributes:
-        sort: The column that sorts the scopes.
-        is_descending: Whether the scope with the largest value is first.
-        text: Only scopes whose id contains this text.
-        offset: Number of scopes before the first visible scope.
-    """
 
-    sort: str = "sends"
-    is_descending: bool = True
-    text: str = ""
-    offset: int = 0
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> View:
-        """Return the view of a query. Values that do not fit are replaced by the defaults."""
-        sort, offset = query.get("sort", ""), query.get("offset", "")
-        return cls(
-            sort=sort if sort in COLUMNS and sort not in ("statuses", "latency") else "sends",
-            is_descending=query.get("down", "1") == "1",
-            text=query.get("text", "")[:100].lower(),
-            offset=int(offset) if offset.isascii() and offset.isdecimal() and len(offset) < 10 else 0,
-        )
+def _event(look: Look, offset: int) -> bytes:
+    """Return a server-sent event."""
+    table = {"total": look.total, "offset": offset, "rows": [msgspec.structs.astuple(row) for row in look.rows]}
+    return b"data: " + msgspec.json.encode((look.status, table, look.items, look.notes)) + b"\n\n"
 
 
 class CrawlPage:
-    """One crawl in the panel.
+    """One crawl of this process in the panel.
 
     Args:
         crawl: The crawl.
@@ -276,11 +267,10 @@ class CrawlPage:
 
     def __init__(self, crawl: Crawl) -> None:
         self.crawl: Crawl = crawl
+        self._observer = Observer(crawl)
         self._readers: list[trio.CancelScope] = []
-        self._stream: EventStream[ItemScraped] | None = None
         self._messages: dict[View, bytes] = {}
         self._built_at = -1
-        self._items: deque[str] = deque(maxlen=MAX_ITEMS)
         self._is_closed = False
 
     async def stream(self, view: View, send: Send) -> None:
@@ -296,17 +286,14 @@ class CrawlPage:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Count a reader. Items are only received while there are readers."""
-        if not self._readers:
-            self._stream = self.crawl.events(ItemScraped, most=MAX_ITEMS).__enter__()
         with trio.CancelScope() as scope:
             self._readers.append(scope)
             try:
                 yield
             finally:
                 self._readers.remove(scope)
-                if not self._readers and self._stream is not None:
-                    self._stream.__exit__(None, None, None)
-                    self._stream = None
+                if not self._readers:
+                    self._observer.close()
 
     def close(self) -> None:
         """End the streams of all readers, also of later ones, because the crawl has ended."""
@@ -320,33 +307,108 @@ class CrawlPage:
         if keeper.ticks != self._built_at:
             self._built_at = keeper.ticks
             self._messages.clear()
-            for event in [] if self._stream is None else self._stream.unread():
-                self._items.append(clipped(f"{type(event.item).__name__}: {_shown(event.item)}", _ITEM_CHARACTERS))
         found = self._messages.get(view)
         if found is None:
             rows, total = keeper.page(
-                view.sort, is_descending=view.is_descending, text=view.text, offset=view.offset, count=ROWS
+                view.sort, is_descending=view.is_descending, text=view.text, offset=view.offset, count=view.count
             )
-            table = {"total": total, "offset": view.offset, "rows": [msgspec.structs.astuple(row) for row in rows]}
-            body = msgspec.json.encode((keeper.latest, table, list(self._items)))
-            found = self._messages[view] = b"data: " + body + b"\n\n"
+            look = Look(status=keeper.latest, rows=rows, total=total, items=self._observer.items())
+            found = self._messages[view] = _event(look, view.offset)
         return found
 
-    def why(self, subject: str) -> dict[str, Any]:
-        """Return in one line why a URL, a scope or a host waits, and what its host has asked for."""
+    async def why(self, subject: str) -> tuple[str, Sequence[str]]:
+        """Return in one line why a URL, a scope or a host waits, and what its host has asked for. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        return self._observer.why(subject)
+
+    async def steer(self, order: Order, *, is_preview: bool) -> str:
+        """Execute an order, or only look at its effect. Returns the effect. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        return effect_of(self.crawl, order) if is_preview else await execute(self.crawl, order, "panel")
+
+
+class JobLink(Protocol):
+    """The connection to the processes of a job. Its methods block."""
+
+    def look(self, view: View) -> Look:
+        """Return what the processes say."""
+        ...
+
+    def why(self, subject: str) -> tuple[str, Sequence[str]]:
+        """Return why a URL, a scope or a host waits, and what its host has asked for."""
+        ...
+
+    def effect_of(self, order: Order) -> str:
+        """Return the effect that an order would have now."""
+        ...
+
+    def order(self, order: Order) -> str:
+        """Give all processes an order. Returns in words who executes it when."""
+        ...
+
+
+class JobPage:
+    """A job in the panel, as its processes describe it.
+
+    Args:
+        link: The connection to the processes.
+        status: Returns the status of the whole job; None for the sum of the processes' statuses.
+    """
+
+    crawl = None
+
+    def __init__(self, link: JobLink, status: Callable[[], CrawlStatus] | None = None) -> None:
+        self._link = link
+        self._status = status
+        self._messages: dict[View, tuple[float, bytes]] = {}
+        self._turns = trio.Lock()
+        self._readers: list[trio.CancelScope] = []
+
+    async def stream(self, view: View, send: Send) -> None:
+        """Send one server-sent event per second until cancelled. A slow reader misses some."""
+        with trio.CancelScope() as scope:
+            self._readers.append(scope)
+            try:
+                while True:
+                    await send({"type": "http.response.body", "body": await self._message(view), "more_body": True})
+                    await trio.sleep(TICK)
+            finally:
+                self._readers.remove(scope)
+
+    def close(self) -> None:
+        """End the streams of all readers."""
+        for scope in self._readers:
+            scope.cancel()
+
+    async def _message(self, view: View) -> bytes:
+        """Return the event for a view. The processes are asked once for all readers of the view. A checkpoint."""
+        async with self._turns:
+            now = trio.current_time()
+            self._messages = {each: made for each, made in self._messages.items() if made[0] > now - TICK * 0.9}
+            if view not in self._messages:
+                self._messages[view] = now, await self._new(view)
+            return self._messages[view][1]
+
+    async def _new(self, view: View) -> bytes:
         try:
-            reason = self.crawl.why(subject)
-            host = self.crawl.words_of_host(subject)
-        except ValueError as error:
-            return {"why": f"{subject} is not valid: {error}", "host": []}
-        return {"why": "nothing delays it" if reason is None else reason.text(trio.current_time()), "host": host}
+            look = await _in_thread(self._link.look, view)
+        except TrawlError as error:
+            look = Look(status=CrawlStatus(state="unknown"), notes=[str(error)])
+        if self._status is not None:
+            look = msgspec.structs.replace(look, status=self._status())
+        return _event(look, view.offset)
+
+    async def why(self, subject: str) -> tuple[str, Sequence[str]]:
+        """Return in one line why a URL, a scope or a host waits, and what its host has asked for. A checkpoint."""
+        return await _in_thread(self._link.why, subject)
+
+    async def steer(self, order: Order, *, is_preview: bool) -> str:
+        """Give all processes an order, or only look at its effect. Returns words for the operator. A checkpoint."""
+        return await _in_thread(self._link.effect_of if is_preview else self._link.order, order)
 
 
-def _shown(item: object) -> str:
-    try:
-        return repr(item)
-    except Exception as error:  # an item's class may have any __repr__
-        return f"its repr() failed: {type(error).__name__}"
+async def _in_thread(act: Callable[[T], U], given: T) -> U:
+    return await trio.to_thread.run_sync(act, given, abandon_on_cancel=True)
 
 
 class Panel:
@@ -358,7 +420,7 @@ class Panel:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._pages: dict[str, CrawlPage] = {}
+        self._pages: dict[str, CrawlPage | JobPage] = {}
 
     def close(self) -> None:
         """Close the socket."""
@@ -366,21 +428,31 @@ class Panel:
 
     async def watch(self, crawl: Crawl) -> None:
         """Show a crawl until cancelled, and run the server. A watcher, for a single crawl."""
-        with self.showing(crawl):
+        with self.showing(crawl.spider.name, CrawlPage(crawl)):
             await self.serve()
 
     async def show(self, crawl: Crawl) -> None:
         """Show a crawl until cancelled. A watcher, for one of several crawls."""
-        with self.showing(crawl):
+        with self.showing(crawl.spider.name, CrawlPage(crawl)):
             await trio.sleep_forever()
 
+    async def show_job(self, name: str, link: JobLink, status: Callable[[], CrawlStatus] | None = None) -> None:
+        """Show a job until cancelled, and run the server.
+
+        Args:
+            name: The name of the job or its spider.
+            link: The connection to its processes.
+            status: Returns the status of the whole job; None for the sum of the processes' statuses.
+        """
+        with self.showing(name, JobPage(link, status)):
+            await self.serve()
+
     @contextmanager
-    def showing(self, crawl: Crawl) -> Iterator[None]:
-        """Show a crawl while the block runs."""
-        name = crawl.spider.name
+    def showing(self, name: str, page: CrawlPage | JobPage) -> Iterator[None]:
+        """Show a page while the block runs."""
         while name in self._pages:
             name += "'"
-        page = self._pages[name] = CrawlPage(crawl)
+        self._pages[name] = page
         try:
             yield
         finally:
@@ -435,18 +507,22 @@ class Panel:
         page = self._page(request)
         if page is None:
             return JSONResponse({"error": "no such crawl"}, 404)
-        return _EventStream(partial(page.stream, View.of(request.query_params)))
+        return _EventStream(partial(page.stream, view_of(request.query_params)))
 
     async def _why(self, request: Request) -> Response:
         page, subject = self._page(request), request.query_params.get("of", "")[:2000]
         if page is None or not subject:
             return JSONResponse({"error": "name a URL, a scope or a host"}, 400)
-        return JSONResponse(page.why(subject))
+        try:
+            words, host = await page.why(subject)
+        except TrawlError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        return JSONResponse({"why": words, "host": host})
 
     async def _metrics(self, request: Request) -> Response:
-        crawls = [page.crawl for page in self._pages.values()]
+        crawls = [page.crawl for page in self._pages.values() if page.crawl is not None]
         if not crawls:
-            return JSONResponse({"error": "no crawl is running"}, 404)
+            return JSONResponse({"error": "no crawl runs in this process: its processes have metrics"}, 404)
         try:
             content, kind = await metrics_page(crawls, request.headers.get("accept", ""))
         except UsageError as error:
@@ -463,13 +539,12 @@ class Panel:
             if len(body) > MAX_BYTES:
                 return JSONResponse({"error": "too long"}, 413)
         try:
-            order = order_from(body)
-            effect = effect_of(page.crawl, order) if is_preview else await execute(page.crawl, order, "panel")
+            effect = await page.steer(order_from(body), is_preview=is_preview)
         except TrawlError as error:
             return JSONResponse({"error": str(error)}, 400)
         return JSONResponse({"effect": effect})
 
-    def _page(self, request: Request) -> CrawlPage | None:
+    def _page(self, request: Request) -> CrawlPage | JobPage | None:
         name = request.query_params.get("crawl")
         return next(iter(self._pages.values()), None) if name is None else self._pages.get(name)
 

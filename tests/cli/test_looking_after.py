@@ -184,7 +184,7 @@ def test_the_table_has_a_row_a_process_and_a_sum() -> None:
 def test_the_lines_below_it_say_what_is_waited_for_when_it_ends_and_who_has_another_version() -> None:
     assert waiting_lines(SESSIONS) == [
         "       40  a.example delay (session 2)",
-        "session 1: pending ends in 1 min 30 s",
+        "pending ends in 1 min 30 s",
         "session 3 (c:9): its status is of another version of trawl",
     ]
 
@@ -220,7 +220,8 @@ async def test_orders_reach_a_process_that_joins_later(
     delays: list[float] = []
 
     async def look(crawl: Crawl) -> None:
-        await trio.sleep(0.5)
+        with crawl.stay_open():
+            await trio.sleep(5.0)
         delays.extend(scope.delay for scope in crawl.report() if scope.scope == "a.example")
 
     before = len(runs.sent)

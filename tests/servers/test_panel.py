@@ -71,13 +71,20 @@ class Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
+@contextmanager
+def serving() -> Iterator[Server]:
+    """Run a server while the block runs."""
     made = Server()
     threading.Thread(target=made.serve_forever, daemon=True).start()
     yield made
     made.shutdown()
     made.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as made:
+        yield made
 
 
 def spider_of(port: int, name: str = f"pages{MARKUP}") -> type[trawl.Spider[Any]]:

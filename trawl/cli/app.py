@@ -359,6 +359,20 @@ def job(
     job_command(job, options)
 
 
+@app.command(epilog=examples("trawl panel jobs/books", "trawl panel redis://store.internal/quotes --listen 8100"))
+def panel(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's directory or address.")],
+    listen: Annotated[
+        str,
+        typer.Option(metavar="[HOST:]PORT", help="Where the panel listens, by default for this machine only."),
+    ] = "0",
+) -> None:
+    """Show and steer a job in a browser, whichever processes work on it."""
+    from trawl.cli.job import panel_command
+
+    panel_command(job, listen)
+
+
 @app.command(epilog=examples("trawl top redis://store.internal/quotes"))
 def top(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's address, or its directory with --processes.")],

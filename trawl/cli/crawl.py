@@ -44,6 +44,7 @@ from trawl.cli.view import (
     Watcher,
     can_show,
     log_watcher,
+    open_panel,
     panel_watcher,
     status_of,
 )
@@ -61,6 +62,7 @@ from trawl.throttling import ScopeReport
 
 if TYPE_CHECKING:
     from trawl._run import CrawlResult
+    from trawl.engine import Crawl
     from trawl.panel import Panel
 
 __all__ = [
@@ -124,12 +126,13 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         jobs = {entry.shown_name: _shown_job(str(entry.settings["JOB_DIR"])) for entry in entries}
         logs.apply(entries[0].settings.of(ObserveSettings), is_quiet=options.is_quiet, jobs=jobs)
         _check(entries, options)
-        panel = _panel(entries[0].settings, options)
+        token = entries[0].settings.of(ObserveSettings).panel_token
+        panel = None if options.panel is None else open_panel(options.panel, token)
         write_receipt = _receipt(entries, options)
         stop_metrics = _serve_metrics(entries, options)
         try:
             if options.processes:
-                reports = _run_processes(entries[0], options, crawl_with, console, logs)
+                reports = _run_processes(entries[0], options, crawl_with, console, logs, panel)
             else:
                 reports = _run(entries, options.is_quiet, crawl_with, console, logs, leader, panel)
         except BaseException:
@@ -252,15 +255,28 @@ def _serve_metrics(entries: Sequence[CrawlEntry], options: CrawlOptions) -> Call
 
 
 def _run_processes(
-    entry: CrawlEntry, options: CrawlOptions, crawl_with: CrawlWith, console: Console, logs: Logs
+    entry: CrawlEntry,
+    options: CrawlOptions,
+    crawl_with: CrawlWith,
+    console: Console,
+    logs: Logs,
+    panel: Panel | None,
 ) -> list[ScopeReport]:
     """Run a crawl in several processes, with this process as the leader."""
     from trawl.frontier.redis.client import check_installed  # noqa: PLC0415  # most crawls use no server
 
     check_installed("redis" if str(entry.settings["JOB_DIR"]).startswith(SCHEMES) else "processes")
 
-    def shown(status: StatusOf) -> list[Watcher]:
-        return [logs.watch, *_watchers(entry.settings, options.is_quiet, console, status)]
+    def shown(status: StatusOf, url: str) -> list[Watcher]:
+        watchers = [logs.watch, *_watchers(entry.settings, options.is_quiet, console, status)]
+        if panel is None:
+            return watchers
+        from trawl.cli.job import ServerLink  # noqa: PLC0415  # most crawls use no server
+
+        async def show(crawl: Crawl) -> None:
+            await panel.show_job(crawl.spider.name, ServerLink(url), partial(status, crawl))
+
+        return [*watchers, show]
 
     words = ["--spider", options.targets[0]]
     for option, texts in (("-a", options.arguments), ("-s", options.settings)):
@@ -269,7 +285,7 @@ def _run_processes(
     if entry.settings.of(ObserveSettings).log_file is not None:
         words += ["-s", "LOG_FILE_APPEND=true"]
     words += ["--quiet"] if options.is_quiet else []
-    with short_collections():
+    with short_collections(), nullcontext() if panel is None else closing(panel):
         return trio.run(lead, entry, options.processes, words, crawl_with, shown, console)
 
 
@@ -341,23 +357,6 @@ async def _side_by_side(
                 nursery.start_soon(crawl, entry)
         around.cancel_scope.cancel()
     return reports_of_all(entries)
-
-
-def _panel(settings: Settings, options: CrawlOptions) -> Panel | None:
-    """Open the socket of the panel, before anything is sent.
-
-    Raises:
-        UsageError: If the port can't be opened, the panel extra is missing, or the crawl has several processes.
-    """
-    if options.panel is None:
-        return None
-    if options.processes:
-        raise UsageError("--panel shows one process: with --processes, use `trawl job JOB` and `trawl top JOB`")
-    try:
-        from trawl.panel import Panel, parse_address  # noqa: PLC0415 - needs the extra "panel"
-    except ImportError as error:
-        raise UsageError(f"--panel needs {error.name}: `pip install 'trawl-crawler[panel]'`") from error
-    return Panel(parse_address(options.panel, settings.of(ObserveSettings).panel_token))
 
 
 def _sum_up(entry: CrawlEntry, is_quiet: bool, console: Console) -> bool:

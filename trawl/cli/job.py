@@ -9,11 +9,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import attrs
 import msgspec
@@ -26,17 +28,25 @@ from rich.table import Table
 from rich.text import Text
 
 from trawl.cli.local_server import refuse_directory, with_server
-from trawl.cli.view import can_show, stdout_console
+from trawl.cli.view import can_show, open_panel, stdout_console
 from trawl.engine.steering import (
+    NO_DELAY,
     Add,
     Drop,
+    Look,
     Order,
     Pause,
+    Question,
+    Reply,
     Resume,
     SetLimits,
     Stop,
+    View,
     ask,
     limits_from,
+    look_of,
+    replies_of,
+    sort_scopes,
     state_in,
     stored_form,
 )
@@ -46,7 +56,10 @@ from trawl.frontier import SCHEMES, inspect
 from trawl.frontier.inspect import Failure, JobReport, SessionReport
 from trawl.frontier.sections import JOB_INFO, statistics_so_far
 from trawl.observe import (
+    ERROR_KEYS,
     CrawlStatus,
+    ObserveSettings,
+    ScopeStatus,
     counted,
     duration_words,
     estimate_words,
@@ -57,8 +70,26 @@ from trawl.observe import (
     together,
 )
 from trawl.observe.status import OTHER_VERSION
+from trawl.settings import Layer, ambient, load
 
-__all__ = ["JobOptions", "job_command", "orders_of", "top_command", "waiting_lines", "workers_table"]
+__all__ = [
+    "DirectoryLink",
+    "JobOptions",
+    "ServerLink",
+    "end_lines",
+    "job_command",
+    "orders_of",
+    "panel_command",
+    "top_command",
+    "waiting_lines",
+    "workers_table",
+]
+
+REPLY_WITHIN = 6.0
+"""Seconds in which the processes of a job in a server must reply. A process alone looks for questions every 4 s."""
+
+MAX_OFFSET = 400
+"""Maximum number of scopes before the visible ones, for which each process of a job in a server is asked."""
 
 _SCOPES = 10
 _FAILURES = 5
@@ -141,10 +172,8 @@ def job_command(job: str, options: JobOptions = _SHOW) -> None:
     def act(address: str) -> None:
         if not (options.orders or options.has_workers or options.has_reasons or options.has_json):
             _show(address, requeues=options.requeues, exports=options.exports)
-        elif address.startswith(SCHEMES):
-            _look_after(address, options)
         else:
-            _look_after_directory(Path(address), options)
+            _look_after(address, options)
 
     with_server(job, act)
 
@@ -169,53 +198,201 @@ def _show(job: str, *, requeues: bool, exports: bool) -> None:
             typer.echo(printable(line))
 
 
-def _look_after(job: str, options: JobOptions) -> None:
-    """Show the processes of a job in a server, or give them orders."""
-    from trawl.frontier.redis import report  # noqa: PLC0415
+class DirectoryLink:
+    """The connection to the process of a job in a directory.
 
-    if options.orders:
-        sessions = [each for each in report.inspect_job(job, has_scopes=False).sessions if each.works]
-        for order in options.orders:
-            if isinstance(order, Add | Drop) and not sessions:
-                raise UsageError(f"job {job}: no process works on it now, so start its crawl first")
-            report.order(job, *stored_form(order))
-            words = f"{counted(len(sessions), 'process')}" if len(sessions) == 1 else f"{len(sessions)} processes"
-            typer.echo(f"{words} will execute it with the next renewal of the lease", err=True)
+    Args:
+        job: The job's directory.
+    """
+
+    def __init__(self, job: str) -> None:
+        self._job = Path(job)
+
+    def sessions(self) -> list[SessionReport]:
+        """Return the report of its process.
+
+        Raises:
+            UsageError: If no process works on the job.
+        """
+        status = ask(self._job, status=True).crawl_status()
+        owner = inspect.inspect_job(self._job).owner
+        return [SessionReport(number=1, name=f"{owner or ''}", parts=1024, status=status, is_other_version=not status)]
+
+    def look(self, view: View) -> Look:
+        """Return what the process says, or what the job stores if there is no process."""
+        try:
+            reply = ask(self._job, view=view)
+        except UsageError:
+            return _stored_look(inspect.inspect_job(self._job), view)
+        status = reply.crawl_status()
+        if status is None:
+            raise UsageError(f"job {self._job}: {OTHER_VERSION}")
+        return Look(status=status, rows=reply.scopes(), total=reply.total, items=reply.items)
+
+    def why(self, subject: str) -> tuple[str, Sequence[str]]:
+        """Return why a URL, a scope or a host waits, and what its host has asked for."""
+        reply = ask(self._job, why=subject)
+        return reply.words, reply.host
+
+    def effect_of(self, order: Order) -> str:
+        """Return the effect that an order would have now."""
+        return ask(self._job, preview=order).words
+
+    def order(self, order: Order) -> str:
+        """Execute an order, and return its effect."""
+        return ask(self._job, order=order).words
+
+
+class ServerLink:
+    """The connection to the processes of a job in a server.
+
+    Args:
+        job: The job's address.
+    """
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._ids: dict[View, str] = {}
+
+    def sessions(self) -> list[SessionReport]:
+        """Return the reports of its processes."""
+        from trawl.frontier.redis import report  # noqa: PLC0415 - needs coredis
+
+        return list(report.inspect_job(self._job, has_scopes=False).sessions)
+
+    def look(self, view: View) -> Look:
+        """Return what the processes say, or what the job stores if there is no process."""
+        from trawl.frontier.redis import report  # noqa: PLC0415 - needs coredis
+
+        id = self._ids.setdefault(view, uuid4().hex)
+        # Each process returns its own first scopes, because it does not know those of others.
+        asked = msgspec.structs.replace(view, offset=0, count=min(view.offset, MAX_OFFSET) + view.count)
+        sessions = self._ask(id, Question(view=asked), 0.0)
+        if not sessions:
+            return _stored_look(report.inspect_job(self._job), view)
+        replies = [reply for session in sessions if (reply := replies_of(session, id)) is not None and not reply.error]
+        # A reply is newer than the report of the last renewal.
+        told = [(replies_of(session, id) or Reply()).crawl_status() or session.status for session in sessions]
+        known = [status for status in told if status is not None]
+        notes = [f"{each.name}: {OTHER_VERSION}" for each in sessions if each.is_other_version]
+        notes += [f"{each.name} is late: its lease has ended" for each in sessions if each.lease_left < 0]
+        status = together(known) if known else CrawlStatus(state="no report yet")
+        return look_of(view, status, replies, notes)
+
+    def why(self, subject: str) -> tuple[str, Sequence[str]]:
+        """Return why a URL, a scope or a host waits, and what its host has asked for."""
+        replies = [reply for _, reply in self._replies(Question(why=subject))]
+        # A process that does not send to the host says so.
+        replies.sort(key=lambda reply: (" sends to it: " in reply.words, reply.words == NO_DELAY))
+        host = [line for reply in replies for line in reply.host]
+        return (replies[0].words if replies else "no process works on the job now"), host
+
+    def effect_of(self, order: Order) -> str:
+        """Return the effect that an order would have now.
+
+        Raises:
+            TrawlError: If the order does not fit.
+        """
+        replies = self._replies(Question(preview=order))
+        for _, reply in replies:
+            if reply.error:
+                raise UsageError(reply.error)
+        if not replies and isinstance(order, SetLimits):
+            load(Layer("--set", {"THROTTLING_SCOPES": {order.scope: order.limits}}))
+        words = Counter(reply.words for _, reply in replies)
+        if len(words) < 2:
+            return next(iter(words), "no process works on it now")
+        return "; ".join(f"{name}: {reply.words}" for name, reply in replies)
+
+    def order(self, order: Order) -> str:
+        """Add an order to the job's list, and return in words who executes it."""
+        from trawl.frontier.redis import report  # noqa: PLC0415 - needs coredis
+
+        report.order(self._job, *stored_form(order))
+        count = len([each for each in self.sessions() if each.works and each.lease_left > 0])
+        if not count:
+            return "the next process that works on it will execute it"
+        words = "1 process" if count == 1 else f"{count} processes"
+        return f"{words} will execute it with the next renewal of the lease"
+
+    def _replies(self, question: Question) -> list[tuple[str, Reply]]:
+        id = uuid4().hex
+        sessions = self._ask(id, question, REPLY_WITHIN)
+        return [(each.name, reply) for each in sessions if (reply := replies_of(each, id)) is not None]
+
+    def _ask(self, id: str, question: Question, patience: float) -> list[SessionReport]:
+        """Return the processes that work on the job, with their replies so far."""
+        from trawl.frontier.redis import report  # noqa: PLC0415 - needs coredis
+
+        sessions = report.ask_processes(self._job, id, msgspec.json.encode(question).decode(), patience)
+        return [session for session in sessions if session.works]
+
+
+def link_to(address: str) -> DirectoryLink | ServerLink:
+    """Return the connection to the processes of a job."""
+    return ServerLink(address) if address.startswith(SCHEMES) else DirectoryLink(address)
+
+
+def _stored_look(report: JobReport, view: View) -> Look:
+    """Return the scopes of a job that no process works on, with the numbers of their pending requests."""
+    facts, stats = JOB_INFO.read(report), statistics_so_far(report)
+    rows = [ScopeStatus(scope=scope, queued=count) for scope, count in report.scopes if view.text in scope]
+    status = CrawlStatus(
+        spider="" if facts is None else facts.spider,
+        state=f"no process works on it: {_state(report)}",
+        pages=int(stats.get("response_count") or 0),
+        items=int(stats.get("item_scraped_count") or 0),
+        errors=sum([int(stats.get(key) or 0) for key in ERROR_KEYS]),
+        queued=report.pending,
+    )
+    notes = [f"{report.failed} failed requests: `trawl job JOB --requeue-failed` queues them again"]
+    return Look(status=status, rows=sort_scopes(rows, view), total=len(rows), notes=notes if report.failed else [])
+
+
+def panel_command(job: str, listen: str) -> None:
+    """Show a job in the browser until Ctrl-C.
+
+    Args:
+        job: The job's directory, or its address in a server.
+        listen: ``[HOST:]PORT``.
+
+    Raises:
+        UsageError: If the port can't be opened, the extra is missing, or there is no job.
+    """
+    panel = open_panel(listen, load(*ambient()).of(ObserveSettings).panel_token, "--listen")
+
+    def act(address: str) -> None:
+        link = link_to(address)
+        link.look(View(count=1))  # raises an error if there is no job
+        trio.run(panel.show_job, job, link)
+
+    with closing(panel), suppress(KeyboardInterrupt):
+        with_server(job, act)
+
+
+def _look_after(job: str, options: JobOptions) -> None:
+    """Show the processes of a job, or give them orders."""
+    link = link_to(job)
+    for order in options.orders:
+        typer.echo(printable(effect := link.effect_of(order)), err=True)
+        if (words := link.order(order)) != effect:
+            typer.echo(printable(words), err=True)
     if not (options.has_workers or options.has_reasons or options.has_json):
         return
-    found = report.inspect_job(job, has_scopes=False)
+    sessions = link.sessions()
+    known = [session.status for session in sessions if session.status is not None]
     if options.has_json:
-        known = [session.status for session in found.sessions if session.status is not None]
         if not known:
-            raise UsageError(f"job {job}: no process that this version of trawl can read works on it")
+            others = any(session.is_other_version for session in sessions)
+            raise UsageError(f"job {job}: {OTHER_VERSION if others else 'no process works on it now'}")
         typer.echo(msgspec.json.encode(together(known)).decode())
     if options.has_workers:
         console = stdout_console()
-        console.print(workers_table(found.sessions, console.width) if found.sessions else "no process works on it")
-    for line in waiting_lines(found.sessions) if options.has_reasons else ():
+        console.print(workers_table(sessions, console.width) if sessions else "no process works on it")
+    if known and options.has_reasons:
+        typer.echo(printable(status_line(together(known))))
+    for line in waiting_lines(sessions) if options.has_reasons else end_lines(sessions) if options.has_workers else ():
         typer.echo(printable(line))
-
-
-def _look_after_directory(job: Path, options: JobOptions) -> None:
-    """Show the crawl of a job in a directory, or give it orders."""
-    for order in options.orders:
-        typer.echo(printable(ask(job, preview=order).words), err=True)
-        ask(job, order=order)
-    if not (options.has_workers or options.has_reasons or options.has_json):
-        return
-    reply = ask(job, status=True)
-    if options.has_json:
-        typer.echo(bytes(reply.status).decode())
-        return
-    status = reply.crawl_status()
-    if status is None:
-        raise UsageError(f"job {job}: {OTHER_VERSION}")
-    typer.echo(printable(status_line(status)))
-    for group in status.waiting if options.has_reasons else ():
-        typer.echo(printable(f"{group.count:>9,}  {group.words}"))
-    for each in status.estimate.scopes if options.has_reasons and status.estimate is not None else ():
-        words = f"{each.scope}: {counted(each.pending, 'pending request')}, ends in {duration_words(each.seconds)}"
-        typer.echo(printable(f"{words} ({each.reason})" if each.reason else words))
 
 
 def _lines(report: JobReport, failures: Sequence[Failure], given_up: Sequence[Failure]) -> Iterator[str]:
@@ -333,22 +510,34 @@ def _figures(status: CrawlStatus) -> Iterator[str]:
     yield number_words(status.pages)
     yield rate_words(status.rates.pages.minute)
     yield from map(number_words, (status.items, status.in_flight, status.queued, status.errors))
-    yield "" if status.estimate is None else duration_words(status.estimate.seconds)
+    if status.estimate is None:
+        yield ""
+    else:
+        yield "never" if status.estimate.seconds == inf else duration_words(status.estimate.seconds)
 
 
 def waiting_lines(sessions: Sequence[SessionReport]) -> list[str]:
-    """Return a line for each reason why requests of a session wait, most frequent first, and the estimated ends."""
+    """Return a line for each reason why requests of a session wait, most frequent first, and :func:`end_lines`."""
     counts: Counter[str] = Counter()
-    ends = []
     for session in sessions:
-        if session.is_other_version:
-            ends.append(f"session {session.number} ({session.name}): {OTHER_VERSION}")
         if session.status is not None:
             for group in session.status.waiting:
-                counts[f"{group.words} (session {session.number})"] += group.count
-            if words := estimate_words(session.status.estimate):
-                ends.append(f"session {session.number}: {words}")
-    return [*(f"{count:>9,}  {words}" for words, count in counts.most_common(_REASONS)), *ends]
+                whose = f" (session {session.number})" if len(sessions) > 1 else ""
+                counts[f"{group.words}{whose}"] += group.count
+    return [*(f"{count:>9,}  {words}" for words, count in counts.most_common(_REASONS)), *end_lines(sessions)]
+
+
+def end_lines(sessions: Sequence[SessionReport]) -> list[str]:
+    """Return the estimated end of the pending requests and of each host, and the sessions of another version."""
+    known = [session.status for session in sessions if session.status is not None]
+    end = together(known).estimate if known else None
+    lines = [estimate_words(end)] if end is not None else []
+    for each in () if end is None else end.scopes:
+        ends = "never ends" if each.seconds == inf else f"ends in {duration_words(each.seconds)}"
+        words = f"{each.scope}: {counted(each.pending, 'pending request')}, {ends}"
+        lines.append(f"{words} ({each.reason})" if each.reason else words)
+    others = [each for each in sessions if each.is_other_version]
+    return lines + [f"session {each.number} ({each.name}): {OTHER_VERSION}" for each in others]
 
 
 def top_command(url: str, console: Console) -> None:

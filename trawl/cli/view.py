@@ -37,6 +37,7 @@ from trawl.observe import (
 if TYPE_CHECKING:
     from trawl._run import CrawlResult
     from trawl.engine import Crawl
+    from trawl.panel import Panel
 
 __all__ = [
     "CrawlWith",
@@ -45,6 +46,7 @@ __all__ = [
     "Watcher",
     "can_show",
     "log_watcher",
+    "open_panel",
     "panel",
     "panel_watcher",
     "print_error",
@@ -143,6 +145,24 @@ _NAME_CHARACTERS = 30
 def can_show(console: Console) -> bool:
     """Return True for a terminal that can move its cursor, so that lines can be redrawn."""
     return console.is_terminal and not console.is_dumb_terminal
+
+
+def open_panel(listen: str, token: str, option: str = "--panel") -> Panel:
+    """Open the socket of the panel in the browser, before anything is sent.
+
+    Args:
+        listen: ``[HOST:]PORT``.
+        token: The setting PANEL_TOKEN; "" for none.
+        option: The option, for messages.
+
+    Raises:
+        UsageError: If the port can't be opened, or the panel extra is missing.
+    """
+    try:
+        from trawl.panel import Panel, parse_address  # noqa: PLC0415 - needs the extra "panel"
+    except ImportError as error:
+        raise UsageError(f"{option} needs {error.name}: `pip install 'trawl-crawler[panel]'`") from error
+    return Panel(parse_address(listen, token, option))
 
 
 def panel(now: CrawlStatus) -> Text:

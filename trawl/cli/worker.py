@@ -480,7 +480,7 @@ async def lead(
     count: int,
     words: Sequence[str],
     crawl_with: CrawlWith,
-    shown: Callable[[StatusOf], Sequence[Watcher]],
+    shown: Callable[[StatusOf, str], Sequence[Watcher]],
     console: Console,
 ) -> list[ScopeReport]:
     """Run a crawl in several processes, which this process leads. A checkpoint.
@@ -492,7 +492,8 @@ async def lead(
         count: The number of workers.
         words: The arguments of a worker after its job: the spider and the options of the command line.
         crawl_with: Runs the crawl of this process.
-        shown: Called with the function that returns a crawl's status. Returns the watchers that show the crawl.
+        shown: Called with the function that returns a crawl's status, and the job's address. Returns the watchers that
+            show the crawl.
         console: Standard error.
 
     Returns:
@@ -515,7 +516,7 @@ async def lead(
         leading = f"{url}{'&' if '?' in url else '?'}leads=1"
         entry.settings = load(*entry.layers, Layer("--processes", {"JOB_DIR": leading, "JOB_DURABILITY": durability}))
         workers = WorkerPool(["worker", "--job-durability", durability, *words], count, url, lifeline, console)
-        watchers = [workers.watch, *shown(workers.status)]
+        watchers = [workers.watch, *shown(workers.status, url)]
         result = await rejoining(partial(entry.run, crawl_with, watchers, handle_signals=True))
         stats = {**await workers.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
         entry.result = attrs.evolve(result, stats=stats)

@@ -24,9 +24,10 @@ import socket
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
@@ -59,6 +60,7 @@ __all__ = [
     "SOCKET",
     "Add",
     "Drop",
+    "Look",
     "Observer",
     "Order",
     "Pause",
@@ -75,8 +77,10 @@ __all__ = [
     "follow_store",
     "limits_from",
     "listen",
+    "look_of",
     "order_from",
     "replies_of",
+    "sort_scopes",
     "state_in",
     "stored_form",
 ]
@@ -94,6 +98,9 @@ MAX_BYTES = 1 << 20
 
 PATIENCE = 30.0
 """Seconds in which a request must arrive, and in which its reply must be read."""
+
+NO_DELAY = "nothing delays it"
+"""The reply to the question why a page waits that does not wait."""
 
 ANSWER_EVERY = 0.5
 """Seconds between two replies to a question in the store."""
@@ -388,7 +395,7 @@ class Observer:
             reason, host = self._crawl.why(subject), self._crawl.words_of_host(subject)
         except ValueError as error:
             return f"{subject} is not valid: {error}", []
-        return "nothing delays it" if reason is None else reason.text(trio.current_time()), host
+        return NO_DELAY if reason is None else reason.text(trio.current_time()), host
 
     async def answer(self, line: bytes) -> Reply:
         """Return the reply to a question in JSON. A checkpoint. Errors are part of the reply."""
@@ -637,6 +644,39 @@ async def answer_store(session: JobSession, crawl: Crawl) -> None:
             replies[id] = _encode(await observer.answer(question.encode()))
         session.reply(msgspec.msgpack.encode(replies))
         await trio.sleep(ANSWER_EVERY)
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """A part of the table of scopes, with everything that the page of a panel shows beside it.
+
+    Attributes:
+        status: The status.
+        rows: The scopes.
+        total: Number of scopes that contain the view's text.
+        items: The last items, the latest one last.
+        notes: Facts that the operator should know, such as a process of another version.
+    """
+
+    status: CrawlStatus
+    rows: Sequence[ScopeStatus] = ()
+    total: int = 0
+    items: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def look_of(view: View, status: CrawlStatus, replies: Sequence[Reply], notes: Sequence[str] = ()) -> Look:
+    """Return what several processes have replied to a view with offset 0."""
+    rows = sort_scopes([row for reply in replies for row in reply.scopes()], view)
+    items = [item for reply in replies for item in reply.items]
+    return Look(
+        status=status, rows=rows, total=sum([reply.total for reply in replies]), items=items[-MAX_ITEMS:], notes=notes
+    )
+
+
+def sort_scopes(rows: Iterable[ScopeStatus], view: View) -> list[ScopeStatus]:
+    """Return the visible part of some scopes."""
+    found = sorted(rows, key=attrgetter(view.sort), reverse=view.is_descending)
+    return found[view.offset : view.offset + view.count]
 
 
 def replies_of(session: SessionReport, id: str) -> Reply | None:

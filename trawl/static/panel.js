@@ -43,42 +43,56 @@ function makePlots() {
   for (const key of Object.keys(series)) {
     const box = $("p-" + key);
     box.replaceChildren();
-    const hours = v => v >= 3600 ? n.format(v / 3600) + " h" : v >= 120 ? n.format(v / 60) + " min" : v + " s";
+    const two = v => String(Math.floor(v) % 60).padStart(2, "0");
+    const hours = v => v >= 3600 ? `${Math.floor(v / 3600)}:${two(v / 60)} h` : `${Math.floor(v / 60)}:${two(v)}`;
     plots[key] = new uPlot({
       width: box.clientWidth || 300, height: 110, legend: { show: false }, cursor: { show: false },
-      scales: { x: { time: false } },
+      scales: { x: { time: false }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
       axes: [
         { stroke: css("--dim"), grid: { show: false }, size: 24, values: (u, v) => v.map(hours) },
-        { stroke: css("--dim"), grid: { stroke: css("--line"), width: 1 }, size: 46, values: (u, v) => v.map(x => n.format(x)) },
+        { stroke: css("--dim"), grid: { stroke: css("--line"), width: 1 }, size: 60, values: (u, v) => v.map(x => n.format(x)) },
       ],
       series: [{}, { stroke: css("--accent"), width: 1.5, fill: css("--accent") + "22", points: { show: false } }],
     }, series[key], box);
   }
 }
-function figure(title, value, note, bad) {
-  const box = el("div"), dd = el("dd", value, bad ? "bad" : "");
+function figure(title, value, note, bad, cls) {
+  const box = el("div", undefined, cls), dd = el("dd", value, bad ? "bad" : "");
   if (note) dd.append(el("small", note));
   box.append(el("dt", title), dd);
   return box;
+}
+function bars(id, rows) {
+  const most = Math.max(1e-9, ...rows.map(row => row[1] ?? Infinity).filter(Number.isFinite));
+  $(id).replaceChildren(...rows.map(([name, value, text]) => {
+    const li = el("li"), meter = el("meter");
+    meter.max = most;
+    meter.value = value ?? most;
+    meter.setAttribute("aria-label", `${name}: ${text}`);
+    li.append(el("span", name), meter, el("span", text, "num"));
+    return li;
+  }));
+  if (!rows.length) $(id).append(el("li", "nothing is pending"));
 }
 const listed = counts => Object.entries(counts).map(([k, v]) => `${k}: ${n.format(v)}`).join(", ");
 function show(s) {
   status_ = s;
   $("spider").textContent = s.spider;
   document.title = `${n.format(s.pages)} pages · ${s.spider} · trawl`;
-  const words = { running: "running", paused: "paused: nothing is sent" }[s.state] || `ending: ${s.state}`;
+  const known = { running: "running", paused: "paused: nothing is sent" }[s.state];
+  const words = known || (s.state.startsWith("no ") || s.state === "unknown" ? s.state : `ending: ${s.state}`);
   if ($("state").textContent !== words) $("state").textContent = words;
   $("pause").textContent = s.state === "paused" ? "Resume" : "Pause";
   const [now, minute, whole] = s.rates.pages, h = s.health, e = s.estimate;
   $("figures").replaceChildren(
-    figure("pages", n.format(s.pages), `${n.format(now)}/s now, ${n.format(minute)} 1 min, ${n.format(whole)} all`),
+    figure("pages", n.format(s.pages), `${n.format(now)}/s now, ${n.format(minute)}/s in 1 min, ${n.format(whole)}/s in all`),
     figure("items", n.format(s.items), listed(s.item_types)),
     figure("queued", n.format(s.queued), `${n.format(s.held)} wait for a limit`),
-    figure("in flight", n.format(s.in_flight), `${h.callbacks} callbacks`),
+    figure("in flight", n.format(s.in_flight), `${h.callbacks} ${h.callbacks === 1 ? "callback" : "callbacks"}`),
     figure("errors", n.format(s.errors), "", s.errors > 0),
-    figure("pending ends in", e ? duration(e.seconds) : "now", e ? [e.scope, e.reason].filter(Boolean).join(": ") : ""),
     figure("running for", duration(s.at)),
-    figure("statuses", "", listed(s.statuses)),
+    figure("pending ends in", e ? duration(e.seconds) : "nothing is pending", e ? [e.scope, e.reason].filter(Boolean).join(": ") : "", false, "two"),
+    figure("statuses", listed(s.statuses) || "no response yet", "", false, "two text"),
     figure("memory", `${n.format(h.memory / 1048576)} MiB`, h.backlog ? `${n.format(h.backlog / 1024)} KiB for the feeds` : ""),
     figure("loop late by", `${n.format(h.lateness * 1000)} ms`, `${n.format(h.scopes)} scopes`, h.lateness > 0.05));
   for (const [key, value] of [["rate", now], ["queued", s.queued], ["memory", h.memory / 1048576]]) {
@@ -89,18 +103,10 @@ function show(s) {
     plots[key].setData(points);
   }
   // While the crawl is paused, the queues still name limits that do not matter now.
-  const limits = s.state === "paused" ? { paused: s.queued } : s.limits, most = Math.max(1, ...Object.values(limits));
-  $("limits").replaceChildren(...Object.entries(limits).sort((a, b) => b[1] - a[1]).map(([name, count]) => {
-    const li = el("li"), meter = el("meter");
-    meter.max = most;
-    meter.value = count;
-    meter.setAttribute("aria-label", `${name}: ${count}`);
-    li.append(el("span", name.replaceAll("_", " ")), meter, el("span", n.format(count), "num"));
-    return li;
-  }));
+  const limits = Object.entries(s.state === "paused" ? { paused: s.queued } : s.limits).sort((a, b) => b[1] - a[1]);
+  bars("limits", limits.map(([name, count]) => [name.replaceAll("_", " "), count, n.format(count)]));
   $("waiting").replaceChildren(...s.waiting.map(g => el("li", `${n.format(g.count)}: ${g.words}`)));
-  $("estimate").textContent = e && e.scopes.length
-    ? "Last to end: " + e.scopes.map(x => `${x.scope} in ${duration(x.seconds)} (${n.format(x.pending)})`).join(", ") : "";
+  bars("ends", e ? e.scopes.map(x => [x.scope, x.seconds, `${duration(x.seconds)} (${n.format(x.pending)})`]) : []);
   showErrors(s.last_errors);
 }
 function showErrors(errors) {
@@ -126,6 +132,8 @@ function cell(row, index) {
 }
 function showRows(table) {
   total = table.total;
+  $("prev").disabled = offset === 0;
+  $("next").disabled = offset + 100 >= total;
   $("count").textContent = table.rows.length
     ? `${n.format(total)}, rows ${table.offset + 1} to ${table.offset + table.rows.length}` : "none";
   const body = $("rows");
@@ -151,8 +159,9 @@ function open_() {
   if (source) source.close();
   source = new EventSource(of("events", { sort, down: down ? 1 : 0, text: $("text").value, offset }));
   source.onmessage = event => {
-    const [s, table, items] = JSON.parse(event.data);
+    const [s, table, items, notes] = JSON.parse(event.data);
     show(s);
+    $("notes").replaceChildren(...notes.map(note => el("li", note)));
     showRows(table);
     $("items").replaceChildren(...items.reverse().map(item => el("li", item)));
   };
