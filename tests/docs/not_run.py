@@ -187,6 +187,7 @@ LINES = [
     NotRun("redis-cli ", "asks a server: tests/servers/test_printed_commands.py types it", tuple),
     NotRun("quotes-job --w", "a job of several processes: tests/servers/test_printed_commands.py types it", understood),
     NotRun("top quotes-job", "a job of several processes: tests/servers/test_printed_commands.py types it", understood),
+    NotRun("trawl panel ", "serves until it is stopped: tests/servers/test_job_panel.py", understood),
     NotRun("trawl job books-job", "needs a running crawl: tests/engine/test_steering.py", understood),
     NotRun("--panel 0.0.0.0", "opens a port for other machines: tests/test_panel.py", understood),
     NotRun("TRAWL_PANEL_TOKEN=", "the start of the line below it", tuple),

@@ -124,6 +124,7 @@ TYPED = {
     "trawl crawl --panel [HOST:]PORT": Typed("trawl crawl quotes.py --panel 0"),
     "trawl crawl --receipt": Typed("trawl crawl quotes.py --receipt receipt.json"),
     "trawl simulate": Typed("trawl simulate quotes.py --web web.toml"),
+    "trawl panel": Typed("trawl panel no-job", status=2, says="there is no job"),
     "trawl top": Typed(f"trawl top {JOB}"),
     "trawl version": Typed("trawl version", says=r"^trawl \d"),
     "trawl worker": Typed(f"trawl worker {JOB} --spider quotes.py"),
