@@ -122,25 +122,29 @@ def test_orders_reach_all_processes_of_a_job_and_later_ones(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(BINARY is None, reason="needs Chromium (Debian: chromium-headless-shell)")
-async def test_the_page_of_a_job_is_live_and_steers_all_processes(tmp_path: Path) -> None:
+def test_the_page_of_a_job_is_live_and_steers_all_processes(tmp_path: Path) -> None:
     with serving() as server, job_of_two(tmp_path, server) as (url, _):
-        address = parse_address("0")
-        async with open_tab() as tab, trio.open_nursery() as nursery:
-            nursery.start_soon(Panel(address).show_job, "job", ServerLink(url))
-            await tab.open(address.url)
-            await tab.until("status_ && status_.pages > 10 && document.querySelectorAll('#rows tr').length == 6")
-            count = await tab.js("status_.pages")
-            await tab.until(f"status_.pages > {count}")
-            assert await tab.js("spider.textContent") == f"pages{MARKUP}"
-            await tab.until("document.querySelectorAll('#items li').length > 3")
-            await tab.js("pause.click()")
-            await tab.until("ask.open && asktext.textContent.includes('will wait until the crawl is resumed')")
-            await tab.js("document.querySelector('dialog button').click()")
-            await tab.until("state.textContent.startsWith('paused')")
-            await trio.to_thread.run_sync(until, partial(_is_quiet, server))
-            assert tab.logs == []
-            nursery.cancel_scope.cancel()
-        address.socket.close()
+        trio.run(_look_and_pause, server, url)
+
+
+async def _look_and_pause(server: Server, url: str) -> None:
+    address = parse_address("0")
+    async with open_tab() as tab, trio.open_nursery() as nursery:
+        nursery.start_soon(Panel(address).show_job, "job", ServerLink(url))
+        await tab.open(address.url)
+        await tab.until("status_ && status_.pages > 10 && document.querySelectorAll('#rows tr').length == 6")
+        count = await tab.js("status_.pages")
+        await tab.until(f"status_.pages > {count}")
+        assert await tab.js("spider.textContent") == f"pages{MARKUP}"
+        await tab.until("document.querySelectorAll('#items li').length > 3")
+        await tab.js("pause.click()")
+        await tab.until("ask.open && asktext.textContent.includes('will wait until the crawl is resumed')")
+        await tab.js("document.querySelector('dialog button').click()")
+        await tab.until("state.textContent.startsWith('paused')")
+        await trio.to_thread.run_sync(until, partial(_is_quiet, server))
+        assert tab.logs == []
+        nursery.cancel_scope.cancel()
+    address.socket.close()
 
 
 def test_a_crawl_of_several_processes_has_one_panel(tmp_path: Path) -> None:
