@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import re
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from rich.console import Console
@@ -14,16 +17,18 @@ from trio.testing import MockClock
 
 from tests.jobs.site import Runs, all_urls, site
 from tests.simulated_store import SimulatedStore
+from trawl.blocking import InlineBlocking
 from trawl.cli import main
 from trawl.cli.job import waiting_lines, workers_table
 from trawl.engine import Crawl
-from trawl.engine.steering import Add, Drop, Order, Pause, Resume, SetLimits, Stop, stored_form
+from trawl.engine.steering import SOCKET, Add, Drop, Order, Pause, Reply, Resume, SetLimits, Stop, stored_form
 from trawl.events import Steered
 from trawl.frontier.inspect import SessionReport
 from trawl.frontier.redis import report
 from trawl.frontier.redis.client import Address, Call
 from trawl.frontier.redis.layout import Keys
-from trawl.observe import CrawlStatus, Estimate
+from trawl.frontier.sqlite import open_job
+from trawl.observe import CrawlStatus, Estimate, encode_status
 from trawl.observe.status import Rate, Rates, WaitingGroup
 
 URL = "redis://store/job"
@@ -187,6 +192,43 @@ def test_the_lines_below_it_say_what_is_waited_for_when_it_ends_and_who_has_anot
         "pending ends in 1 min 30 s",
         "session 3 (c:9): its status is of another version of trawl",
     ]
+
+
+@pytest.mark.parametrize("words", [["--why"], ["--json"]])
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (Reply(status=encode_status(CrawlStatus(version=99))), "its status is of another version of trawl"),
+        (Reply(status=b"\xc1"), "its status is of another version of trawl"),
+        (Reply(error="the request can't be read"), "the request can't be read"),
+        ({"words": 1}, "the reply of its process is of another version of trawl"),
+    ],
+)
+def test_a_job_of_another_version_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], reply: object, said: str
+) -> None:
+    job = tmp_path / "job"
+    trio.run(lambda: open_and_close(job))
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(job / SOCKET))
+        listening.listen()
+        answering = threading.Thread(target=answer_once, args=(listening, msgspec.json.encode(reply)))
+        answering.start()
+        assert main(["job", str(job), *words]) == 2
+        answering.join()
+    assert capsys.readouterr() == ("", f"trawl: job {job}: {said}\n")
+
+
+async def open_and_close(job: Path) -> None:
+    """Make a job without content."""
+    await (await open_job(job, InlineBlocking())).aclose()
+
+
+def answer_once(listening: socket.socket, reply: bytes) -> None:
+    """Answer the first question with a reply."""
+    with listening.accept()[0] as connection:
+        connection.makefile("rb").readline()
+        connection.sendall(reply + b"\n")
 
 
 def test_a_job_in_a_directory_without_a_process_takes_no_orders(

@@ -203,9 +203,13 @@ class DirectoryLink:
 
     Args:
         job: The job's directory.
+
+    Attributes:
+        name: The job, for messages.
     """
 
     def __init__(self, job: str) -> None:
+        self.name: str = job
         self._job = Path(job)
 
     def sessions(self) -> list[SessionReport]:
@@ -248,9 +252,15 @@ class ServerLink:
 
     Args:
         job: The job's address.
+
+    Attributes:
+        name: The job without its password, for messages.
     """
 
     def __init__(self, job: str) -> None:
+        from trawl.frontier.redis.client import Address  # noqa: PLC0415 - needs coredis
+
+        self.name: str = Address.parse(job).shown
         self._job = job
         self._ids: dict[View, str] = {}
 
@@ -381,10 +391,10 @@ def _look_after(job: str, options: JobOptions) -> None:
         return
     sessions = link.sessions()
     known = [session.status for session in sessions if session.status is not None]
+    if not known and not options.has_workers:
+        others = any(session.is_other_version for session in sessions)
+        raise UsageError(f"job {link.name}: {OTHER_VERSION if others else 'no process works on it now'}")
     if options.has_json:
-        if not known:
-            others = any(session.is_other_version for session in sessions)
-            raise UsageError(f"job {job}: {OTHER_VERSION if others else 'no process works on it now'}")
         typer.echo(msgspec.json.encode(together(known)).decode())
     if options.has_workers:
         console = stdout_console()
@@ -531,7 +541,7 @@ def end_lines(sessions: Sequence[SessionReport]) -> list[str]:
     """Return the estimated end of the pending requests and of each host, and the sessions of another version."""
     known = [session.status for session in sessions if session.status is not None]
     end = together(known).estimate if known else None
-    lines = [estimate_words(end)] if end is not None else []
+    lines = [estimate_words(msgspec.structs.replace(end, scopes=()))] if end is not None else []  # listed below
     for each in () if end is None else end.scopes:
         ends = "never ends" if each.seconds == inf else f"ends in {duration_words(each.seconds)}"
         words = f"{each.scope}: {counted(each.pending, 'pending request')}, {ends}"
