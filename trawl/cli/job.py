@@ -2,6 +2,8 @@
 
 ``trawl job`` also queues failed requests again, prints pending requests, and sends commands to the processes of a job;
 ``trawl job --workers`` and ``--why`` print parts of what ``trawl top`` shows.
+
+Length: the two ways to reach the processes of a job, and everything that is printed of them, are next to each other.
 """
 
 from __future__ import annotations

@@ -70,7 +70,6 @@ __all__ = [
     "SetLimits",
     "Stop",
     "View",
-    "answer_store",
     "ask",
     "effect_of",
     "execute",
@@ -596,7 +595,7 @@ def state_in(orders: str) -> str:
 
 
 async def follow_store(session: JobSession, crawl: Crawl) -> None:
-    """Execute the orders in the job's store until cancelled. A watcher.
+    """Execute the orders in the job's store, and reply to its questions, until cancelled. A watcher.
 
     Requests are added beside the other orders, because a full crawl takes no requests before it has room.
     """
@@ -605,6 +604,7 @@ async def follow_store(session: JobSession, crawl: Crawl) -> None:
     done = {number for number, order in earlier.items() if isinstance(order, Resume)}
     text, adding = "", trio.Lock()
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(_answer_store, session, crawl)
         while True:
             text = await session.inbox.other_orders(text)
             found = list(_listed(text))
@@ -634,8 +634,8 @@ async def _execute_contained(crawl: Crawl, order: Order, turns: trio.Lock | None
         logger.exception("an order in the job's store failed")
 
 
-async def answer_store(session: JobSession, crawl: Crawl) -> None:
-    """Reply to the questions in the job's store until cancelled. A watcher."""
+async def _answer_store(session: JobSession, crawl: Crawl) -> None:
+    """Reply to the questions in the job's store until cancelled."""
     observer = Observer(crawl)
     while True:
         replies = {}
