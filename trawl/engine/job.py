@@ -281,11 +281,7 @@ class OpenJob(NoJob):
         """Return the tasks that communicate with observers of the job; none if no observer could reach it."""
         from trawl.engine import status, steering  # noqa: PLC0415
 
-        session, listen, tasks = (
-            self.session,
-            steering.listen,
-            (status.report_status, steering.follow_store, steering.answer_store),
-        )
+        session, listen, tasks = self.session, steering.listen, (status.report_status, steering.follow_store)
         if session is not None:
             return [contained_watcher(partial(each, session), each) for each in tasks]
         has_socket = not is_simulated and hasattr(socket, "AF_UNIX")  # nobody could reach it in virtual time
