@@ -153,7 +153,9 @@ def test_many_allowed_domains_cost_a_host_no_comparison_with_each() -> None:
 
 
 def test_a_third_party_that_is_no_domain_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"must hold domains such as 'cdn.example': not a domain: 'http://cdn.example/'"):
+    with pytest.raises(
+        SettingsError, match=r"must hold domains such as 'cdn.example': not a domain: 'http://cdn.example/'"
+    ):
         BrowserSettings(browser_third_party=("http://cdn.example/",))
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.servers.chromium import BINARY, open_tab
+from tests.servers.chromium import open_tab
+from tests.servers.rendering import wanted
 from tests.servers.stores import running_store
 from tests.servers.test_panel import MARKUP, Server, serving
 from trawl.cli.job import ServerLink
@@ -121,8 +122,8 @@ def test_orders_reach_all_processes_of_a_job_and_later_ones(tmp_path: Path) -> N
         assert sum(host == "127.0.0.3" for _, host in server.requested) < 100
 
 
-@pytest.mark.skipif(BINARY is None, reason="needs Chromium (Debian: chromium-headless-shell)")
 def test_the_page_of_a_job_is_live_and_steers_all_processes(tmp_path: Path) -> None:
+    wanted()
     with serving() as server, job_of_two(tmp_path, server) as (url, _):
         trio.run(_look_and_pause, server, url)
 

@@ -168,7 +168,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "worker": "Join a job in a server and work on it until it has finished",
         "export": "Write the items of a job in a server to files, each item once, even if it is killed and run again",
         "job": "Show the state of a job",
-        "panel": "Show and steer a job in a browser",
+        "panel": "Show and steer a job in a browser, whichever processes work on it",
         "top": "Show the processes of a job in a server while they work",
         "receipt": "Check the crawl of any program",
     },
