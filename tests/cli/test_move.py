@@ -426,3 +426,5 @@ def test_names_of_the_projects_own_in_custom_settings_are_declared(tmp_path: Pat
     after = moved(f"{start}{given}  # mine\n    x = 1\n", tmp_path)
     assert after == f'{start}{given}\n    own_settings = {{"SHELF_URL": None}}  # mine\n    x = 1\n'
     assert moved(after, tmp_path) == after
+    (tmp_path / "pyproject.toml").write_text("[tool.trawl.own]\nSHELF_URL = ''\n", "utf-8")
+    assert moved(start + given, tmp_path) == start + given  # the project declares it

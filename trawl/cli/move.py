@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tokenize
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from importlib.machinery import PathFinder, SourceFileLoader
@@ -116,7 +116,12 @@ def move_command(
         raise UsageError(f"{place}: no such file or folder; give the folder of a project, or a file")
     decisions: list[Decision] = []
     paths = [root] if root.is_file() else list(files_in(root))
-    files = [file for path in paths if (file := _moved(path, decisions, is_for_both=is_for_both)) is not None]
+    declared = _declared(root)
+    files = [
+        file
+        for path in paths
+        if (file := _moved(path, decisions, is_for_both=is_for_both, declared=declared)) is not None
+    ]
     settings, tables = _settings(root, files, decisions)
     for file in files:
         decisions += _differences(file, settings)
@@ -160,14 +165,14 @@ def _read(path: Path) -> tuple[str, str]:
     return content.decode(encoding), encoding
 
 
-def _moved(path: Path, decisions: list[Decision], *, is_for_both: bool) -> _File | None:
+def _moved(path: Path, decisions: list[Decision], *, is_for_both: bool, declared: Collection[str] = ()) -> _File | None:
     """Return a file with the certain changes to its imports and calls; None if the file can't be parsed."""
     try:
         text, encoding = _read(path)
         found = [change for change in changes(text, is_whole=True) if change.is_certain]
         after = edited(text, _for_both(text, found) if is_for_both else _edits(text, found))
         if is_moved_text(after) or found:
-            after = _with_calls(after)
+            after = _with_calls(after, declared)
         left = changes(after, is_whole=True)
     except (SyntaxError, ValueError, LookupError) as error:
         line = getattr(error, "lineno", None) or 1
@@ -177,10 +182,10 @@ def _moved(path: Path, decisions: list[Decision], *, is_for_both: bool) -> _File
     return _File(path, text, after, encoding)
 
 
-def _with_calls(text: str) -> str:
+def _with_calls(text: str, declared: Collection[str] = ()) -> str:
     """Make the certain changes to calls. A change that would break the syntax is left to a person."""
     found = [edits for *_, edits in check_text(text, _moved_settings()) if edits]
-    found += [(edit,) for edit in _own_settings(text)]
+    found += [(edit,) for edit in _own_settings(text, declared)]
     after = edited(text, chain.from_iterable(found))
     if _parses(after):
         return after
@@ -299,7 +304,19 @@ def _assigned(nodes: Iterable[ast.AST], name: str) -> Iterator[tuple[ast.Assign 
                 yield node, node.value
 
 
-def _own_settings(text: str) -> Iterator[Edit]:
+def _declared(root: Path) -> set[str]:
+    """Return the names that the settings of the project set, so that no spider needs to declare them."""
+    names: set[str] = set()
+    for path in _settings_modules(root) if root.is_dir() else ():
+        with suppress(SyntaxError, ValueError, LookupError):  # reported as a decision
+            names |= lines_of(_read(path)[0]).keys()
+    with suppress(SettingsError):  # reported when the table is read
+        own = of_project((root if root.is_dir() else root.parent).resolve()).own
+        names |= own.keys() if isinstance(own, Mapping) else set()
+    return names
+
+
+def _own_settings(text: str, declared: Collection[str]) -> Iterator[Edit]:
     """Yield an edit for each class whose ``custom_settings`` have the project's own names: it declares the names.
 
     A name that is similar to a setting's is left to a person.
@@ -310,6 +327,7 @@ def _own_settings(text: str) -> Iterator[Edit]:
         for node, value in _assigned(made.body, "custom_settings"):
             written = [key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
             names = [name for name in written if name.isidentifier() and name.isupper() and not _is_setting(name)]
+            names = [name for name in names if name not in declared]
             end = (node.end_lineno or 0, node.end_col_offset or 0)
             line = f"own_settings = {{{', '.join(f'{json.dumps(name)}: None' for name in names)}}}"
             if names:
