@@ -73,6 +73,7 @@ def main() -> None:
     watched: list[Rendered] = []
 
     async def watch(crawl: Any) -> None:
+        await trio.lowlevel.checkpoint()
         watched.append(crawl.spider)
 
     began = time.perf_counter()
