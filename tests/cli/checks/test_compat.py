@@ -175,6 +175,24 @@ def test_what_is_the_same_is_not_told(tmp_path: Path, line: str) -> None:
     assert told(tmp_path, in_callback(line)) == []
 
 
+@pytest.mark.parametrize(
+    ("lines", "told_lines"),
+    [
+        ("item = {}\nfor each in response:\n    item['x'] = each\n    yield item", [3]),
+        ("item = A()\nwhile value:\n    item.x = value\n    yield item", [3]),
+        ("item = {}\nfor a in value:\n    item.update(a=a)\n    for b in a:\n        yield item", [4]),
+        ("for a in value:\n    item = {}\n    for b in a:\n        item['b'] = b\n        yield item", [4]),
+        ("for each in response:\n    item = {}\n    item['x'] = each\n    yield item", []),
+        ("item = {}\nfor each in response:\n    item['x'] = each\nyield item", []),
+        ("for item in value:\n    item['x'] = 1\n    yield item", []),
+        ("seen = {}\nfor each in value:\n    seen[each] = 1\n    yield each", []),
+    ],
+)
+def test_one_item_that_a_loop_yields_with_new_values_is_told(tmp_path: Path, lines: str, told_lines: list[int]) -> None:
+    found = told(tmp_path, in_callback(lines.replace("\n", f"\n{' ' * 8}")))
+    assert [each.split(" is yielded again")[0] for each in found] == [f"~{5 + line}: item" for line in told_lines]
+
+
 def test_code_that_counts_on_a_refused_request_is_told(tmp_path: Path) -> None:
     try_it = "try: yield {call}\n        except ({error}, KeyError): pass"
     [found] = told(tmp_path, in_callback(try_it.format(call="Request(value)", error="ValueError")))

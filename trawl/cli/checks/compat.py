@@ -27,6 +27,7 @@ from trawl.cli.checks.scrapy_only import (
     foreign_names,
     is_bytes,
     is_of_headers,
+    own_nodes,
     plugin_meta_uses,
     wrong_calls,
 )
@@ -129,6 +130,11 @@ _NO_VALUE_ERROR = (
 )
 _NOT_OFFSITE = "download() also fetches from sites outside allowed_domains; in Scrapy it raises IgnoreRequest"
 _NAME_OF_ERROR = "errors have other names and messages in trawl: for example, CannotResolveHostError is NameNotResolved"
+
+_ONE_ITEM = (
+    "{name} is yielded again with new values: each record has its own values; in Scrapy, later values may replace "
+    "those of earlier records. Create the item inside the loop"
+)
 
 _HOOKS = ("from_crawler", "parse", "process_", "spider_opened", "start")
 _GIVEN = (
@@ -321,6 +327,20 @@ class _Reader(ast.NodeVisitor):
             self._tell(made[0], _NO_VALUE_ERROR)
         self.generic_visit(node)
 
+    def visit_For(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
+        """Look for one item that a loop changes and yields several times."""
+        nodes = list(own_nodes(node))
+        bound = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        changed = {name for each in nodes if (name := _changed(each))} - bound
+        for each in nodes:
+            name = each.value.id if isinstance(each, ast.Yield) and isinstance(each.value, ast.Name) else ""
+            if name in changed and all(each.lineno != line for line, *_ in self.found):
+                self._tell(each, _ONE_ITEM.format(name=name))
+        self.generic_visit(node)
+
+    visit_AsyncFor = visit_For
+    visit_While = visit_For
+
     def visit_Assign(self, node: ast.Assign) -> None:
         """Check start URLs."""
         if any(_last(target) == "start_urls" for target in node.targets):
@@ -507,6 +527,14 @@ def _proxies(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 def _is_text(node: ast.expr | None, text: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == text
+
+
+def _changed(node: ast.AST) -> str:
+    """Return the variable of which this sets a key or an attribute, or calls ``update()``; otherwise ""."""
+    if not isinstance(node, ast.Subscript | ast.Attribute) or not isinstance(node.value, ast.Name):
+        return ""
+    is_changed = isinstance(node.ctx, ast.Store) or (isinstance(node, ast.Attribute) and node.attr == "update")
+    return node.value.id if is_changed else ""
 
 
 def _is_none(node: ast.expr) -> bool:
