@@ -333,9 +333,10 @@ class _Reader(ast.NodeVisitor):
         bound = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
         changed = {name for each in nodes if (name := _changed(each))} - bound
         for each in nodes:
-            name = each.value.id if isinstance(each, ast.Yield) and isinstance(each.value, ast.Name) else ""
-            if name in changed and all(each.lineno != line for line, *_ in self.found):
-                self._tell(each, _ONE_ITEM.format(name=name))
+            if isinstance(each, ast.Yield) and isinstance(each.value, ast.Name) and each.value.id in changed:
+                finding = (each.lineno, _ONE_ITEM.format(name=each.value.id), False, ())
+                if finding not in self.found:  # an outer loop may have reported it
+                    self.found.append(finding)
         self.generic_visit(node)
 
     visit_AsyncFor = visit_For
