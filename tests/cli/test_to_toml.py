@@ -219,7 +219,7 @@ def test_one_that_has_no_settings_file_is_left_alone(
         ({"FEED_URI": None, "FEED_FORMAT": "csv"}, None),
     ],
 )
-def test_the_feed_of_old_settings_is_written_as_a_feed(values: dict[str, object], feeds: object) -> None:
-    assert read(values).get("FEEDS") == feeds
-    loaded = load(Layer("x", {"SCRAPY_COMPAT": True, **values}), tell=lambda warning: None)
-    assert {path: {"format": feed["format"]} for path, feed in loaded["FEEDS"].items()} == (feeds or {})
+def test_the_feed_of_old_settings_is_a_feed_after_the_move_too(values: dict[str, object], feeds: object) -> None:
+    for each in (values, read(values)):
+        loaded = load(Layer("x", {"SCRAPY_COMPAT": True, **each}))
+        assert {path: {"format": feed["format"]} for path, feed in loaded["FEEDS"].items()} == (feeds or {})

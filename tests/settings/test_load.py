@@ -199,3 +199,39 @@ def test_a_project_of_another_user_is_warned_of(
     path.write_text("[tool.other]\n")
     ambient(tmp_path, {})
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("project", "spider", "feeds"),
+    [
+        ({"FEED_FORMAT": "csv"}, {"FEED_URI": "out.csv"}, {"out.csv": {"format": "csv"}}),
+        ({"FEED_URI": "out.x"}, {"FEED_FORMAT": "xml"}, {"out.x": {"format": "xml"}}),
+        ({"FEED_URI": "a.x", "FEED_FORMAT": "csv"}, {"FEED_URI": "b.x"}, {"b.x": {"format": "csv"}}),
+        ({"FEED_URI": "a.x"}, {"FEED_URI": None}, {}),
+        (
+            {"FEEDS": {"a.json": {"format": "json"}}},
+            {"FEED_URI": "b.x"},
+            {"b.x": {"format": "jsonlines"}, "a.json": {"format": "json"}},
+        ),
+        (
+            {"FEED_URI": "b.x", "FEEDS": {"a.json": {"format": "json"}}},
+            {"FEEDS": {"c.xml": {"format": "xml"}}},
+            {"b.x": {"format": "jsonlines"}, "c.xml": {"format": "xml"}},
+        ),
+    ],
+)
+def test_the_old_settings_of_a_feed_may_be_in_two_sources(
+    project: dict[str, object], spider: dict[str, object], feeds: object
+) -> None:
+    told: list[str] = []
+    layers = (Layer("pyproject.toml", project), Layer("custom_settings", spider, is_moved=True))
+    assert load(*layers, tell=told.append)["FEEDS"] == feeds
+    assert told == []
+
+
+def test_the_format_of_no_feed_is_told() -> None:
+    told: list[str] = []
+    assert load(Layer("-s", {"FEED_FORMAT": "csv"}), tell=told.append)["FEEDS"] == {}
+    assert told == [
+        "FEED_FORMAT (in -s) has no effect without FEED_URI: set `format` in the feed's entry of FEEDS",
+    ]

@@ -29,10 +29,10 @@ from trawl.cli.view import stdout_console
 from trawl.errors import SettingsError, SpiderNotFound, TrawlError, UsageError
 from trawl.observe import MASK, clipped, printable, without_passwords
 from trawl.passwords import SECRET_NAME
-from trawl.scrapy_names.moved import RENAMED, disabled_by, is_disabled, renamed
+from trawl.scrapy_names.moved import RENAMED, disabled_by, is_disabled
 from trawl.scrapy_names.settings import key_advice, setting_advice
 from trawl.settings import DEFAULT, Layer, Settings, ambient, assignments, definitions, load, of_spider
-from trawl.settings.check import from_json, nearest
+from trawl.settings.check import nearest
 from trawl.settings.load import PART_LISTS
 from trawl.settings.values import OWN, known
 from trawl.spiders import Spider
@@ -151,8 +151,6 @@ _NAMED = type | FunctionType | BuiltinFunctionType
 _NONE = "TOML has no None (custom_settings can set it)"
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASS\Z|CREDENTIAL")
 
-_OF_A_FEED = ("FEEDS", "FEED_FORMAT", "FEED_URI")
-
 _SCRAPYS: Mapping[str, str] = {
     "ROBOTSTXT_OBEY": "false",
     "DOWNLOAD_VERIFY_CERTIFICATES": "false",
@@ -171,9 +169,6 @@ def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None
     settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []
     unused: list[str] = []
-    if "FEED_URI" in values:
-        feeds = renamed({name: values[name] for name in _OF_A_FEED if name in values}, from_json)
-        values = {**{name: value for name, value in values.items() if name not in _OF_A_FEED}, **feeds}
     values = {**values, **{name: off for name, (off, _) in disabled_by(values).items()}}
     for name, value in values.items():
         is_known = name in known() or name in RENAMED
@@ -229,7 +224,7 @@ def _lines(name: str, value: object, place: str, *, is_known: bool) -> Iterator[
         return
     try:
         if is_known:
-            moved = {"SCRAPY_COMPAT": True, **renamed({name: kept}, from_json)}
+            moved = {"SCRAPY_COMPAT": True, name: kept}
             load(Layer("settings.py", moved), tell=lambda warning: None)
         yield f"{name} = {_value(kept)}"
     except (TrawlError, TypeError) as error:

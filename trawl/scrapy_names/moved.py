@@ -97,7 +97,12 @@ def _imports_face(text: str) -> bool:
 
 _PART_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "SPIDER_MIDDLEWARES")
 
-RENAMED: Mapping[str, str] = {"DOWNLOAD_SLOTS": "THROTTLING_SCOPES", "FEED_URI": "FEEDS", "JOBDIR": "JOB_DIR"}
+RENAMED: Mapping[str, str] = {
+    "DOWNLOAD_SLOTS": "THROTTLING_SCOPES",
+    "FEED_FORMAT": "FEEDS",
+    "FEED_URI": "FEEDS",
+    "JOBDIR": "JOB_DIR",
+}
 """Scrapy's settings that have another name in trawl, with trawl's name."""
 
 DISABLED: Mapping[str, Mapping[str, object]] = {
@@ -162,7 +167,8 @@ def is_disabled(path: str) -> bool:
 def renamed(values: Mapping[str, object], decode: Callable[[str], object]) -> Mapping[str, object]:
     """Return the values of one source under trawl's names.
 
-    A value that the source sets under trawl's name takes precedence.
+    A value that the source sets under trawl's name takes precedence. ``FEED_URI`` and ``FEED_FORMAT`` are left out: they
+    one feed, even if two sources set them.
 
     Args:
         values: Settings by name.
@@ -172,22 +178,9 @@ def renamed(values: Mapping[str, object], decode: Callable[[str], object]) -> Ma
         return values
     own = {name: value for name, value in values.items() if name not in RENAMED}
     for name, ours in RENAMED.items():
-        if name in values and values[name] is not None:
-            value: Any = values[name]
-            if name == "FEED_URI":
-                own.pop("FEED_FORMAT", None)
-                own |= _feeds(str(value), values.get("FEED_FORMAT") or "jsonlines", own.get(ours), decode)
-                continue
-            own.setdefault(ours, _scopes(value, decode) if name == "DOWNLOAD_SLOTS" else value)
+        if ours != "FEEDS" and values.get(name) is not None:
+            own.setdefault(ours, _scopes(values[name], decode) if name == "DOWNLOAD_SLOTS" else values[name])
     return own
-
-
-def _feeds(path: str, format: object, feeds: Any, decode: Callable[[str], object]) -> dict[str, object]:
-    """Return ``FEEDS`` with the feed of ``FEED_URI``, unless its path is empty. ``FEEDS`` takes precedence."""
-    feeds = decode(feeds) if isinstance(feeds, str) else feeds
-    if not path or not (feeds is None or isinstance(feeds, Mapping)):
-        return {} if feeds is None else {"FEEDS": feeds}
-    return {"FEEDS": {path: {"format": format}, **(feeds or {})}}
 
 
 def disabled_by(values: Mapping[str, object]) -> dict[str, tuple[object, str]]:

@@ -75,7 +75,6 @@ UNSUPPORTED: Mapping[str, str] = {
     "DUPEFILTER_DEBUG": "a watcher that reads RequestDropped receives each one, with the reason",
     "EDITOR": "there is no `trawl edit`",
     "EXTENSIONS_BASE": "no extension is built in",
-    "FEED_FORMAT": "set `format` in the feed's entry of FEEDS",
     "FEED_URI_PARAMS": "%(name)s and %(time)s are filled in",
     "FORCE_CRAWLER_PROCESS": "use `trawl.run` or `await trawl.crawl`",
     **dict.fromkeys(("FTP_PASSIVE_MODE", "FTP_PASSWORD", "FTP_USER"), _FTP),

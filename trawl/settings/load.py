@@ -124,6 +124,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
             if layer.spider is None:
                 around[name] = values[name]
             sources[name] = layer.location(name)
+    _add_old_feed(layers, values, sources, None if is_moved else tell)
     for name, (off, parts) in scrapy_names.disabled_by(values).items():
         values[name], sources[name] = off, sources[parts]
     if values.get("SCRAPY_COMPAT") is None:
@@ -135,6 +136,26 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
         for name in unused.keys() - extra.keys():
             extra[name], sources[name] = unused[name]
     return Settings({section.value: _composed(section.value, values) for section in SECTIONS}, sources, extra)
+
+
+def _add_old_feed(
+    layers: Iterable[Layer], values: dict[str, Any], sources: dict[str, str], tell: Callable[[str], object] | None
+) -> None:
+    """Add the feed of Scrapy's ``FEED_URI`` and ``FEED_FORMAT`` to ``FEEDS``, which takes precedence.
+
+    Each of the two comes from the last source that sets it. ``tell`` is called with a warning if the format is unused.
+    """
+    names = ("FEED_FORMAT", "FEED_URI")
+    said = {name: (layer.values[name], layer) for layer in layers for name in names if name in layer.values}
+    path, layer = said.get("FEED_URI", (None, None))
+    form, of_form = said.get("FEED_FORMAT", (None, None))
+    if path and layer is not None:
+        feed = _value({str(path): {"format": form or "jsonlines"}}, known()["FEEDS"], layer)
+        values["FEEDS"] = {**feed, **values.get("FEEDS", {})}
+        sources.setdefault("FEEDS", layer.location("FEED_URI"))
+    elif form and of_form is not None and tell is not None:
+        words = "has no effect without FEED_URI: set `format` in the feed's entry of FEEDS"
+        tell(f"FEED_FORMAT (in {_spot('FEED_FORMAT', of_form)}) {words}")
 
 
 def _with_none(values: Mapping[str, object]) -> Mapping[str, object]:
