@@ -167,8 +167,8 @@ def is_disabled(path: str) -> bool:
 def renamed(values: Mapping[str, object], decode: Callable[[str], object]) -> Mapping[str, object]:
     """Return the values of one source under trawl's names.
 
-    A value that the source sets under trawl's name takes precedence. ``FEED_URI`` and ``FEED_FORMAT`` are left out: they
-    one feed, even if two sources set them.
+    A value that the source sets under trawl's name takes precedence. ``FEED_URI`` and ``FEED_FORMAT`` are
+    left out, because two sources may set them.
 
     Args:
         values: Settings by name.
