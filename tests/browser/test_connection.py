@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import lxml.html
 import pytest
 import trio
 from hypothesis import given
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from trawl.browser.devtools import GONE, CommandFailed, Connection, Pipe, check_sandbox, find_chromium
+from trawl.compat.messages import ScrapyHeaders
 from trawl.errors import BrowserEnded, UsageError
 
 
@@ -64,6 +66,28 @@ async def test_a_command_gets_its_own_reply(autojump_clock: MockClock) -> None:
         await wire.say(id=second["id"], result={"n": 2})
         await wire.say(id=first["id"], result={"n": 1})
     assert found == {"A.a": {"n": 1}, "B.b": {"n": 2}}
+
+
+async def test_a_command_takes_strings_of_a_moved_crawls_headers_and_of_lxml(autojump_clock: MockClock) -> None:
+    fields = ScrapyHeaders({"Server": "x", "Set-Cookie": ["a=1", "b=2"]})
+    pairs = [{"name": name, "value": value} for name in fields for value in fields.getlist(name)]
+    (link,) = lxml.html.fromstring('<a href="/next">x</a>').xpath("//a/@href")
+    async with connected() as (connection, wire):
+        connection.post("s", "A.a", {"responseHeaders": pairs, "url": link, fields["Server"]: 1})
+        sent = (await wire.command())["params"]
+    assert [(each["name"], each["value"]) for each in sent["responseHeaders"]] == [
+        ("Server", "x"),
+        ("Set-Cookie", "a=1"),
+        ("Set-Cookie", "b=2"),
+    ]
+    assert (sent["url"], sent["x"]) == ("/next", 1)
+
+
+async def test_a_command_refuses_a_value_that_json_does_not_have(autojump_clock: MockClock) -> None:
+    async with connected() as (connection, _):
+        with pytest.raises(TypeError, match=r"^a value of type object has no written form in JSON$"):
+            await connection.call("s", "A.a", {"x": [object()]})
+        assert connection.waiting == 0
 
 
 async def test_a_refused_command_raises_with_the_message(autojump_clock: MockClock) -> None:

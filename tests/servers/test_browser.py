@@ -8,6 +8,7 @@ import signal
 from contextlib import suppress
 from typing import Any
 
+import lxml.html
 import pytest
 import trio
 
@@ -54,6 +55,35 @@ def failing(url: str, how: Any = True, **settings: Any) -> type[trawl.Spider]:
             yield {"html": response.text, "url": response.url, "status": response.status, "page": response.page}
 
     return One
+
+
+@pytest.mark.parametrize("cookie", [{}, {"Cookie": "own=1"}])
+async def test_a_moved_spiders_page_is_rendered(cookie: dict[str, str]) -> None:
+    def respond(path: str, request: Request) -> Any:
+        seen = request.headers.get("Cookie", "")
+        fields = {"Content-Type": "text/html", "Set-Cookie": "sid=7; Path=/"}
+        return SimulatedResponse(200, f"<body>{seen}<script src=/x.js></script>", fields)
+
+    class Moved(trawl.Spider):
+        name = "moved"
+        custom_settings = {"SCRAPY_COMPAT": True, "USER_AGENT": "moved"}
+
+        async def start(self) -> Any:
+            yield Request("http://a.example/", headers=cookie, meta={"browser": {"run": "act"}})
+
+        async def act(self, page: BrowserPage) -> None:
+            await page.settled(0.05)
+            await page.goto(lxml.html.fromstring("<a href='http://a.example/2'>2</a>").xpath("//a/@href")[0])
+            await page.settled(0.05)
+
+        def parse(self, response: Response) -> Any:
+            yield {"url": response.url, "text": response.css("body::text").get()}
+
+    simulation = await crawl(Moved, site(respond))
+    assert simulation.errors == ()
+    (item,) = simulation.items
+    sent = ("sid=7", *cookie.values())
+    assert (item["url"], {*item["text"].split("; ")}) == ("http://a.example/2", {*sent})
 
 
 async def test_a_page_is_rendered_with_its_session_its_cookies_and_the_spiders_actions() -> None:

@@ -124,8 +124,16 @@ Handler = Callable[[str, Reply], None]
 GONE = "trawl.gone"
 """The event that each handler gets when the connection has ended."""
 
+
+def _plain(value: object) -> str:
+    """Return a string of a subclass, such as a header's value in a moved crawl, as msgspec accepts it."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"a value of type {type(value).__name__} has no written form in JSON")
+
+
 _decode_message = msgspec.json.Decoder(_Message).decode
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
 _decode_any = msgspec.json.Decoder().decode
 
 
