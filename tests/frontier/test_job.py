@@ -21,6 +21,7 @@ from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
 from trawl.frontier.inspect import export_pending, inspect_job
+from trawl.frontier.job import Place, Row
 from trawl.frontier.job_frontier import JobFrontier, open_frontier
 from trawl.frontier.sqlite import SqliteJob, open_job
 from trawl.frontier.tables import SCHEMA_VERSION, connect_to_read
@@ -155,6 +156,34 @@ async def test_what_a_killed_process_has_spilled_is_not_in_the_way_of_the_next(t
         await frontier.spill(lease, [b"whole"])
         await frontier.acknowledge(lease)
         assert [one.item for one in await job.outbox_after(0, 9)] == [b"whole"]
+
+
+async def test_a_page_that_ends_while_pages_are_dropped_is_not_dropped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lane has pages of several hosts. When the lane was read, the page was still leased."""
+
+    def of_any_host(path: str) -> Record:
+        return Record(Request(f"http://a.example/{path}"), (("all", None),), "")
+
+    async with opened(tmp_path / "job") as job:
+        frontier = await frontier_of(job)
+        await frontier.push_many([of_any_host("1"), of_any_host("2"), of_any_host("3")])
+        leases = await frontier.lease_many((("all",), ""), 1)
+        read_after = job.read_after
+
+        async def read_and_end(lane: int, place: Place | None) -> list[Row]:
+            rows = await read_after(lane, place)
+            if leases:
+                await frontier.acknowledge(leases.pop())
+            return rows
+
+        monkeypatch.setattr(job, "read_after", read_and_end)
+        assert await frontier.drop("a.example", [], lambda *_: None) == 2
+        numbers = frontier.statistics()
+        assert (numbers.pending, numbers.leased, numbers.lanes) == (0, 0, 0)
+        await frontier.push_many([of_any_host("4")])
+        assert len(await frontier.lease_many((("all",), ""), 9)) == 1
 
 
 @pytest.mark.parametrize("position", [-1, 3])

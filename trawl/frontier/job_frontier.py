@@ -262,9 +262,10 @@ class JobFrontier:
             self._dropping = {lane for lane, its in hosts.items() if its in (host, "")}
             try:
                 found: dict[int, dict[int, Place]] = {}
+                busy: set[int] = set()
                 for number in [*self._mixed(), self._job.held_number(((host,), f"//{host}"))]:
-                    found[number] = await self._places_of(host, number)
-                return await self._drop(host, leases, found, starts)
+                    found[number] = await self._places_of(host, number, busy)
+                return await self._drop(host, leases, found, starts, busy)
             finally:
                 self._dropping = ()
                 self._has_dropped.set()
@@ -274,11 +275,15 @@ class JobFrontier:
         """Return the numbers of lanes whose records may have several hosts."""
         return [cache.number for lane, cache in self.caches.by_lane.items() if not host_of_lane(lane)]
 
-    async def _places_of(self, host: str, number: int) -> dict[int, Place]:
-        """Return the places of a host's pending records in a lane of several hosts, by order. A checkpoint."""
+    async def _places_of(self, host: str, number: int, busy: set[int]) -> dict[int, Place]:
+        """Return the places of a host's records in a lane of several hosts, by order. A checkpoint.
+
+        The store still has the leased records, so their orders are added to ``busy``. They may end during the read.
+        """
         found: dict[int, Place] = {}
         place: Place | None = None
         while True:
+            busy.update(self._leased, self._successors)
             rows = await self._job.read_after(number, place)
             for row in rows:
                 place = row[:4]
@@ -297,12 +302,16 @@ class JobFrontier:
         leases: Sequence[Record],
         found: Mapping[int, Mapping[int, Place]],
         starts: Callable[[int, int], None],
+        busy: Collection[int],
     ) -> int:
-        """Remove ``found``, ``leases`` and all lanes of a host's records alone. No lease of these lanes may start."""
+        """Remove ``found`` without ``busy``, ``leases`` and all lanes of a host's records alone.
+
+        No lease of these lanes may start.
+        """
         gone = {lease.order for lease in leases}
         leased = {order: known[2] for order, known in self._leased.items()} | self._successors
         places = {
-            number: {order: place for order, place in its.items() if order not in leased}
+            number: {order: place for order, place in its.items() if order not in leased and order not in busy}
             for number, its in found.items()
             if self._job.is_here(number)
         }
