@@ -12,6 +12,7 @@ import pytest
 from tests.scheduler.rig import Rig
 from trawl.scheduler.attempt import Attempt
 from trawl.scheduler.lanes import Lane
+from trawl.scheduler.scope_queue import PASSES
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
 
@@ -148,6 +149,46 @@ def test_a_lane_that_waits_for_a_block_lets_those_behind_it_reserve() -> None:
     assert rig.now < 300.0
     assert rig.labels.count("both") == 3
     assert max(passes(rig.labels)) <= BOUND
+
+
+def test_a_large_amount_keeps_its_quota_while_others_use_its_second_scope() -> None:
+    # F12: "both" takes over b again and again while the amount of "large" is far from fitting
+    quota = Limits(quota=20, window=100.0, sliding=True, delay=5.0)
+    rig = Rig({"a": quota, "b": ONE, "c": ONE})
+    rig.push("large", "a=20", "b", not_before=50.0)
+    for number in range(260):
+        rig.push("small", "a=1")
+        rig.push("b", "b")
+        rig.push("c", "c")
+        if number < 120:
+            rig.push("both", "b", "c")
+    rng = random.Random(0)
+    rig.run(latency=lambda _: rng.uniform(0.5, 1.5), until=250.0, stop=lambda: "large" in rig.labels)
+    assert "large" in rig.labels
+    assert rig.labels.count("both") > 10
+
+
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_a_lane_that_takes_a_reservation_over_goes_at_once_if_its_scopes_are_open(is_withdrawn: bool) -> None:
+    rig = Rig({"a": Limits(delay=60.0)})
+    scheduler = rig.scheduler
+    first, second = rig.push("first", "a", "b"), rig.push("second", "a", "c")
+    for name in "abc":
+        rig.scope(name).grants += PASSES
+    for name in "bc":
+        rig.scope(name).hold(1.0, Reason(name, "hint", 1.0, "test"))
+    assert not rig.grant_all()
+    rig.now = 0.5
+    rig.scope("b").hold(40.5, Reason("b", "hint", 40.5, "test"))
+    scheduler.changed(rig.scope("b"), rig.now)
+    assert first.lane is not None
+    scheduler.queues.reserve(first.lane, rig.now)
+    assert holders(rig) == {first.lane}
+    if is_withdrawn:
+        scheduler.withdraw(first, rig.now)
+    rig.now = 1.0
+    assert rig.grant_all() == ["second"]
+    assert second.granted_at == 1.0
 
 
 def test_a_reservation_ends_when_the_gate_of_its_origin_closes() -> None:

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 from trawl.scheduler.attempt import PAGE
 from trawl.scheduler.lanes import READY
 from trawl.scheduler.scope_queue import ROOM_TO_GROW, ScopeQueue, Ticket
+from trawl.throttling.limit import PATIENCE
 
 if TYPE_CHECKING:
     from trawl.scheduler.attempt import Attempt
@@ -191,19 +192,25 @@ class LaneQueues:
                 self.wake(queue, now)
 
     def reserve(self, lane: Lane, now: float) -> None:
-        """Reserve all scopes of a lane that was passed too often, or none if one is reserved for a better lane."""
+        """Reserve all scopes of a lane that was passed too often, unless one is reserved for a better lane.
+
+        A lane that loses a scope by this keeps its others only if it waits for a time that is far away.
+        """
         queues = [self.queue_of(scope) for scope in lane.scopes]
-        others = [(queue, queue.reserved_for) for queue in queues if queue.reserved_for is not None]
-        if lane.has_reserved or any(queue.goes_before(other, lane, now) for queue, other in others):
+        if all(queue.reserved_for is lane for queue in queues):
+            return
+        others = [(each, other) for each in queues if (other := each.reserved_for) is not None and other is not lane]
+        if any(queue.goes_before(other, lane, now) for queue, other in others):
             return
         for queue in queues:
             queue.reserved_for = lane
             queue.refills = -1  # compute the times of the lanes set aside again
         lane.has_reserved = True
         for _, other in others:
-            if self.let_go(other):
-                for scope in other.scopes:
-                    self.wake(self.queue_of(scope), now)
+            if other.foreseen_at(now) <= now + PATIENCE:
+                self.let_go(other)
+            for scope in other.scopes:
+                self.wake(self.queue_of(scope), now)
 
     def let_go(self, lane: Lane) -> bool:
         """End the reservation of ``lane``. Returns True if it had one, so that the caller must wake its queues."""
@@ -221,8 +228,7 @@ class LaneQueues:
         """Wake the other queues that are reserved for the same lane as ``queue``, because that may wait longer now."""
         assert queue.reserved_for is not None
         for scope in queue.reserved_for.scopes:
-            if scope is not queue.scope:
-                other = self.scope_queues[scope.id]
+            if scope is not queue.scope and (other := self.scope_queues.get(scope.id)) is not None:
                 other.refills = -1
                 self.wake(other, now)
 

@@ -585,6 +585,8 @@ class Scheduler:
                 return self._refuse(lane, attempt, "deferred", now)
             queues.block(lane, queue, until, now)
             queues.wake_next(lane, now)
+            if until <= now and lane.has_reserved:
+                queues.wake(queue, now)  # the lane that kept it off may have lost its reservation
             if lane.elsewhere:  # its other scopes no longer count it as ahead
                 for scope in lane.scopes:
                     self._wake_preparations(scope, now)

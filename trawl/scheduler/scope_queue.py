@@ -9,10 +9,12 @@ A lane that ranks behind it is granted only if this can't delay it: each limit o
 which the lane with the reservation may be granted, as far as that is known (:meth:`Limit.delays
 <trawl.throttling.limit.Limit.delays>`). So a scope stays in use while another scope of that lane is closed for 300 s.
 
-A lane reserves all of its scopes or none. Of two lanes with a common scope, the one that ranks first gets its scopes,
-unless another scope of it opens much later. A reservation delays only lanes that rank behind, and ranks are a total
-order. So reservations can't deadlock, and no lane starves behind them. A reservation ends when the lane is granted,
-when it is empty, when it waits at its origin's gate or for a token of a shared scope, or when a better lane takes over.
+A lane reserves all of its scopes together. Of two lanes with a common scope, the one that ranks first gets its scopes,
+unless another scope of it opens much later. The other lane loses its reservation, but if it opens much later, it loses
+only the common scope: it delays nobody until then, and small amounts can't take its quota meanwhile. A reservation
+delays only lanes that rank behind, and ranks are a total order. So reservations can't deadlock, and no lane starves
+behind them. A reservation ends when the lane is granted, when it is empty, when it waits at its origin's gate or for a
+token of a shared scope, or when a better lane takes over.
 
 Passes are counted by the scopes' counters of grants, which include grants of earlier lanes. This is an upper bound, and
 costs nothing. It also includes grants while the lane waits for another scope of its own, for example for the delay of
