@@ -20,6 +20,7 @@ from trawl.cli.crawl import crawl_command
 from trawl.cli.crawl_entry import CrawlOptions
 from trawl.cli.view import stderr_console
 from trawl.errors import UsageError
+from trawl.observe import rate_words
 from trawl.scheduler import Attempt
 from trawl.testing import RateLimit, SimulatedResponse, SimulatedWeb, simulate
 from trawl.testing import receipt as receipts
@@ -341,6 +342,7 @@ def test_the_figures_of_the_longest_idle_scopes_are_combined(monkeypatch: pytest
     assert [scope.scope for scope in receipt.scopes] == ["8.example", "9.example", "8 other scopes"]
     others = receipt.scopes[-1]
     assert (others.sends, others.refusals, others.shortest_gap, others.most_in_window) == (16, 16, 1.3, 2)
+    assert (others.seconds, receipts.scope_cells(others)[2]) == (701.3, rate_words(15 / 701.3))
     assert len(checker._bars) == 2
     assert sum(scope.sends for scope in receipt.scopes) == receipt.sends == 20
     assert checker.plot("rates").startswith("<svg")

@@ -275,6 +275,7 @@ class Checker:
         self._robots = _RobotsFiles(user_agent)
         self._scopes: OrderedDict[str, _Scope] = OrderedDict()  # the longest idle scope is first
         self._rest = _Scope(math.inf)  # the figures of the scopes that were left out
+        self._rest.last = -math.inf
         self._left_out = 0
         self._bars: dict[str, _Bars] = {}
         self._sending: set[Attempt] = set()
