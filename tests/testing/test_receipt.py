@@ -232,6 +232,16 @@ def test_the_checker_has_the_crawls_name_in_robots_txt(tmp_path: Path, monkeypat
     assert (found["checked"]["robots.txt"], found["violations"]["robots.txt"]) == (7, 0)
 
 
+def test_the_origins_that_redirect_their_robots_txt_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts, "MAX_ORIGINS", 3)
+    checker, headers = Checker(), trawl.http.Headers({"Location": "http://z.example/robots.txt"})
+    for host in "abcdaa":
+        checker.read_robots(f"http://{host}.example/robots.txt", 301, b"", headers, "x")
+    assert [*checker._robots._redirected] == ["http://z.example/robots.txt"]
+    checker.read_robots("http://z.example/robots.txt", 404, b"", trawl.http.Headers(), "x")
+    assert [*checker._robots._files] == ["http://c.example", "http://d.example", "http://a.example"]
+
+
 def test_a_redirect_of_robots_txt_to_nowhere_is_ignored() -> None:
     checker = Checker()
     headers = trawl.http.Headers({"Location": "http://[::1"})

@@ -238,7 +238,8 @@ class _RobotsFiles:
     def __init__(self, user_agent: str | None) -> None:
         self._user_agent = user_agent
         self._files: OrderedDict[str, RobotsFile] = OrderedDict()
-        self._redirected: OrderedDict[str, Sequence[str]] = OrderedDict()  # by target: the origins that redirect to it
+        # By target: the origins that redirect to it.
+        self._redirected: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
 
     def of(self, origin: str) -> RobotsFile | None:
         """Return the file of an origin; None if it was not read."""
@@ -255,7 +256,10 @@ class _RobotsFiles:
             with suppress(ValueError):  # the target of the redirect is malformed
                 target = join_url(url, headers.get("Location") or "")
                 if urlsplit(target).path == "/robots.txt":
-                    _put(self._redirected, target, [*self._redirected.get(target, ()), *origins])
+                    known = self._redirected.get(target, OrderedDict())
+                    for origin in origins:
+                        _put(known, origin, None)
+                    _put(self._redirected, target, known)
             return
         text = as_utf8(body[: MAX_PARSED_BYTES + 1], headers.get("Content-Type"))
         for origin in origins:
