@@ -334,6 +334,35 @@ def test_times_of_a_log_have_several_forms(tmp_path: Path, first: str, second: s
     assert checker.plot("rates").startswith("<svg")
 
 
+@pytest.mark.parametrize(
+    ("request_line", "path"),
+    [
+        ("GET /a", "/a"),
+        (r"GET /a\"b\"c HTTP/1.1", "/a/%22b/%22c"),
+        (r"GET /a\\ HTTP/1.1", "/a//"),
+        (r"GET /a \"b\" HTTP/1.1", "/a"),
+        (r"GET /\x22 HTTP/1.1", "//x22"),
+        ("GET /" + "a" * 300_000 + " HTTP/1.1", "/" + "a" * 300_000),
+    ],
+    ids=["plain", "quotes", "backslashes", "quotes after a space", "hexadecimal", "long"],
+)
+def test_a_request_of_a_log_may_have_quotes_or_be_long(tmp_path: Path, request_line: str, path: str) -> None:
+    line = log_line("10/Oct/2026:13:55:36 +0000", f'"{request_line}" 200 5')
+    assert receipts._of_line(line, "access.log")[0].url == f"http://log.invalid{path}"
+    with pytest.raises(ValueError, match=r"^not a request$"):  # found in time that is linear in the length of the line
+        receipts._of_line(line.replace(" 200 5", " x"), "access.log")
+
+
+def test_a_log_with_an_endless_line_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(receipts, "MAX_LINE", 100)
+    for content in (log_line("10/Oct/2026:13:55:36 +0000") + "x" * 101, "\n" + " " * 200 + "\n"):
+        (tmp_path / "access.log").write_text(content)
+        with pytest.raises(UsageError, match=r"access\.log, line 2: it has more than 100 characters"):
+            check_files([str(tmp_path / "access.log")])
+    (tmp_path / "access.log").write_text('{"time": 1, "url": "http://a.example/"}'.ljust(99) + "\n" + "\n" * 9)
+    assert check_files([str(tmp_path / "access.log")])[1].sends == 1
+
+
 def test_addresses_of_a_log_may_be_ipv6(tmp_path: Path) -> None:
     lines = log_line("10/Oct/2026:13:55:36 +0000").replace("192.0.2.1", "[2001:db8::1]:8080 2001:db8::2")
     (tmp_path / "access.log").write_text(lines + lines.replace("[2001:db8::1]:8080 ", ""))

@@ -470,9 +470,13 @@ def _retry_after(headers: Headers, now_utc: datetime) -> float | None:
 # -- crawls of other programs
 
 _LOG_LINE = re.compile(  # the combined log format of Apache and nginx, perhaps after the virtual host
-    r'(?:(?P<host>\S+) )?\S+ \S+ \S+ \[(?P<at>[^\]]+)\] "[A-Z]+ (?P<target>\S+)[^"]*" (?P<status>\d{3}) '
+    r'(?:(?P<host>\S+) )?\S+ \S+ \S+ \[(?P<at>[^\]]+)\] "'
+    r'[A-Z]+ (?P<target>(?:[^\s"\\]|\\\S)++)(?:[^"\\]|\\.)*+" (?P<status>\d{3}) '  # with escapes such as \" and \\
 )
 _LOG_TIME = re.compile(r"(\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d)([.,]\d{1,9})?( [+-]\d{4})")
+
+MAX_LINE = 1 << 20
+"""Maximum number of characters in a line of a log."""
 
 _Sent = tuple[float, float, str, Sequence[str], "Exchange | int | None"]
 """The times of a send and its end, the URL, the scopes, and the exchange, the status code or None."""
@@ -550,10 +554,12 @@ def _of_warc(path: Path) -> Iterator[_Sent]:
 
 def _of_log(path: Path) -> Iterator[_Sent]:
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", errors="replace") as file:
-        for number, text in enumerate(file, 1):
-            if not text.strip():
+        for number, text in enumerate(iter(lambda: file.readline(MAX_LINE + 1), ""), 1):
+            if not text.strip() and len(text) <= MAX_LINE:
                 continue
             try:
+                if len(text) > MAX_LINE:
+                    raise ValueError(f"it has more than {number_words(MAX_LINE)} characters")
                 line, scope = _of_json(text) if text.lstrip().startswith("{") else _of_line(text, path.name)
                 at = _epoch(line.time)
                 end = at if line.finished is None else max(at, _epoch(line.finished))
