@@ -17,6 +17,7 @@ from tests.simulated_store import SimulatedStore
 from trawl.clock import WallClock
 from trawl.errors import JobError, SessionEnded
 from trawl.frontier.base import Record
+from trawl.frontier.job import Place, Row
 from trawl.frontier.job_frontier import JobFrontier, open_frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import (
@@ -317,6 +318,59 @@ async def test_what_one_session_finds_in_anothers_part_arrives_there(autojump_cl
         while not isinstance(change := await one.session.next_change(), RequestsReceived):
             pass
         assert change == RequestsReceived([record(here).lane], 1)
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+async def test_a_page_that_arrives_while_its_host_is_dropped_leaves_no_trace(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, is_heard: bool
+) -> None:
+    """Its owner may hear of it in the round trip that drops the pages of the host."""
+    store = SimulatedStore(latency=0.01)
+    async with (
+        open_job(HERE, connect=store.connect) as one,
+        open_job(HERE, connect=store.connect, exports=False) as two,
+    ):
+        mine = await open_frontier(one, Linked(), WallClock.started(0.0))
+        theirs = await open_frontier(two, Linked(), WallClock.started(0.0))
+        await hand_over(one)
+        await until(lambda: bool(two.session.parts.owned))
+        host = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in two.session.parts.owned)
+        await theirs.push_many([record(host, host=host)])
+        read_after = two.read_after
+
+        async def read_and_receive(lane: int, place: Place | None) -> list[Row]:
+            rows = await read_after(lane, place)
+            await mine.push_many([record(host + len(HOSTS), host=host)])
+            two.session.ask_if_over(is_idle=is_heard)  # if it is idle, it hears of the job with its next round trip
+            return rows
+
+        monkeypatch.setattr(two, "read_after", read_and_receive)
+        assert await theirs.drop(HOSTS[host], [], lambda *_: None) == (2 if is_heard else 1)
+        two.session.ask_if_over(is_idle=True)
+        await two.commit()
+        assert not store.content[Keys("job").queue.encode()]
+        assert not store.content.get(Keys("job").arrivals.encode())
+        assert (theirs.statistics().pending, theirs.lanes()) == (0, [])
+
+
+async def test_a_page_that_a_page_in_flight_finds_while_its_host_is_dropped_leaves_no_trace(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SimulatedStore(latency=0.01)
+    async with open_job(HERE, connect=store.connect) as job, trio.open_nursery() as nursery:
+        frontier = await open_frontier(job, Linked(), WallClock.started(0.0))
+        await frontier.push_many([record(0)])
+        (lease,) = await frontier.lease_many(record(0).lane, 1)
+
+        async def end_page(lane: int, place: Place | None) -> list[Row]:
+            nursery.start_soon(frontier.acknowledge, lease, [record(7)])
+            await trio.sleep(0.005)
+            return []
+
+        monkeypatch.setattr(job, "read_after", end_page)
+        assert await frontier.drop(HOSTS[0], [], lambda *_: None) == 1
+        assert not store.content[Keys("job").queue.encode()]
+        assert (frontier.statistics().pending, frontier.lanes()) == (0, [])
 
 
 async def test_start_is_read_again_where_its_reader_died(autojump_clock: MockClock) -> None:

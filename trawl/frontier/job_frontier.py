@@ -329,10 +329,11 @@ class JobFrontier:
             before = self._pending
             for order in gone:
                 self._ended(order)
-            for cache in whole:
+            by_lane = self.caches.by_lane  # a lane may have been forgotten, and found again, before this step
+            for cache in [by_lane[each.lane] for each in whole if each.lane in by_lane]:
                 self._pending -= cache.pending
                 self.caches.remove(cache, _ALL, cache.pending)
-            lanes = {cache.number: cache for cache in self.caches.by_lane.values()}
+            lanes = {cache.number: cache for cache in by_lane.values()}
             for number, its in places.items():
                 if number in lanes:
                     self.caches.remove(lanes[number], its, len(its))

@@ -258,8 +258,6 @@ class LaneCaches:
 
     def remove(self, cache: LaneCache, orders: Container[int], count: int) -> None:
         """Remove the ``count`` pending records with these arrival orders from a lane."""
-        if not self._is_known(cache):
-            return
         kept = [each for each in cache.at_hand if each[0][2] not in orders]
         self.at_hand -= len(cache.at_hand) - len(kept)
         heapify(kept)

@@ -11,7 +11,7 @@
 --      T KEYS, order: spilled items into the outbox  U KEYS, session and order: remove spilled items
 --      K name, value and D name: kept values         Q failed, key and record: queue a failed request again
 --      V part, value: kept values of a part          G part, value: kept values of a part, which is released
---      R key, key: remove requests from the first key up to the second, except arrivals that it has not received
+--      R key, key: remove requests from the first key up to the second, and the arrivals of these requests
 --      B: start() was read to its end
 -- Returns {'ok', last position, numbers of the N operations that were seen, from 0,
 --          {key of the first request of each lane; ''...}, {arrivals...}, number of sessions} or {'fenced'} or
@@ -98,20 +98,22 @@ if last == number - 1 then
       if redis.call('ZREM', failed, first) == 1 then add(second) end
       at = at + 3
     elseif operation == 'R' then
-      if not coming then -- requests that this session will receive later are not its to remove
+      if not coming then -- the arrivals that this session may not have received, and their requests
         coming = {}
         local from = string.format('[%s:%016.0f:', session, tonumber(ARGV[3]) + 1)
         local unheard = redis.call('ZRANGE', arrivals, from, '(' .. session .. ';', 'BYLEX', 'LIMIT', 0, -1)
         for _, arrival in ipairs(unheard) do
-          coming[#coming + 1] = string.match(arrival, '^%d+:%d+:(.*)$')
+          local member = string.match(arrival, '^%d+:%d+:(.*)$')
+          if redis.call('ZSCORE', queue, member) then coming[arrival] = member end
         end
       end
-      local there = {}
-      for _, member in ipairs(coming) do
-        if redis.call('ZSCORE', queue, member) then there[#there + 1] = member end
-      end
       redis.call('ZREMRANGEBYLEX', queue, '[' .. first, '(' .. second)
-      for _, member in ipairs(there) do redis.call('ZADD', queue, 0, member) end
+      for arrival, member in pairs(coming) do
+        if not redis.call('ZSCORE', queue, member) then
+          redis.call('ZREM', arrivals, arrival)
+          coming[arrival] = nil
+        end
+      end
       at = at + 3
     elseif operation == 'P' then
       redis.call('SADD', orders, session .. ' ' .. second)
