@@ -180,6 +180,24 @@ def test_dropped_pages_of_a_host_are_not_sent_and_those_found_later_are() -> Non
     assert run.reason == "finished"
 
 
+def test_a_page_goes_at_once_when_the_page_for_which_its_scope_is_reserved_is_dropped() -> None:
+    # F12: "kept" may use p only when it can't delay "dropped", which waits for q until second 65.5
+    async def steer(crawl: Crawl) -> None:
+        await crawl.add(Request("http://b.example/first", meta={"throttling_scopes": ["q"]}))
+        await trio.sleep(1.0)
+        await crawl.add(Request("http://a.example/dropped", meta={"throttling_scopes": ["p", "q"]}))
+        await trio.sleep(1.0)
+        scheduler = crawl._scheduler
+        (lane,) = [lane for lane in scheduler.lanes.values() if len(lane.scopes) == 2]
+        scheduler.queues.reserve(lane, trio.current_time())
+        await crawl.add(Request("http://b.example/kept", meta={"throttling_scopes": ["p"]}))
+        await trio.sleep(1.0)
+        await crawl.drop("a.example")
+
+    run = steered(steer, {"THROTTLING_SCOPES": {"p": {"delay": 100.0}, "q": {"delay": 60.0}}})
+    assert [send.time for send in run.sends if "kept" in send.url] == [pytest.approx(8.5)]
+
+
 @pytest.mark.parametrize("obeys", [True, False], ids=["a lane of each host", "one lane of all hosts"])
 def test_dropped_pages_have_left_the_job_when_the_order_is_executed(tmp_path: Path, obeys: bool) -> None:
     """A copy of the job, as a kill right after the order would leave it. # C1"""

@@ -228,6 +228,7 @@ class Leases:
             dropped[host] = max(before, dropped.get(host, 0))
             return
         goes = self._prefetcher.take_back(lambda each: host_scope(each.request.url) == host, trio.current_time())
+        self._state.wakeup.set()  # a scope may have been reserved for one of them
         counted = 0
 
         def starts(count: int, order: int) -> None:

@@ -241,6 +241,7 @@ class SharedJobFollower(Alone):
         """Return requests that were leased in advance to the frontier."""
         attempts = self._prefetcher.take_back(self._goes, trio.current_time())
         if attempts:
+            self._state.wakeup.set()  # a scope may have been reserved for one of them
             await self._leases.put_back(attempts)
 
     def _goes(self, attempt: Attempt) -> bool:
