@@ -175,7 +175,9 @@ class ItemMeta(ABCMeta):
         """Create an item class."""
         twins = tuple(base._class for base in bases if isinstance(base, ItemMeta))
         cell = body.pop("__classcell__", None)
-        twin: Any = super().__new__(mcs, f"x_{name}", twins, body)
+        # Without the function for subclasses, because a subclass of the twin is not a subclass of this class.
+        copied = {each: value for each, value in body.items() if each != "__init_subclass__"}
+        twin: Any = super().__new__(mcs, f"x_{name}", twins, copied)
         found = [each for base in reversed(twin.__mro__) for each in vars(base) if isinstance(vars(base)[each], Field)]
         declared = {**getattr(twin, "fields", {}), **{each: getattr(twin, each) for each in found}}
         # Without the fields, because item.name would not read the value. So reading it is an error.

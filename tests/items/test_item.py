@@ -80,6 +80,31 @@ def test_an_item_class_may_call_its_base_classes_methods() -> None:
     assert Named(author="b").by == "b, Named"
 
 
+def test_an_item_class_may_say_what_its_subclasses_get() -> None:
+    seen: list[tuple[type[Item], dict[str, object]]] = []
+
+    class Base(Item):
+        name = Field()
+
+        def __init_subclass__(cls, **options: object) -> None:
+            super().__init_subclass__()
+            seen.append((cls, options))
+
+    class Named(Base):
+        def __init_subclass__(cls, /, table: str, **options: object) -> None:
+            super().__init_subclass__(table=table, **options)
+
+    class Book(Named, table="books", year=1):
+        title = Field()
+
+    class Comic(Book, table="comics"):
+        artist = Field()
+
+    assert seen == [(Named, {}), (Book, {"table": "books", "year": 1}), (Comic, {"table": "comics"})]
+    assert list(Comic.fields) == ["name", "title", "artist"]
+    assert Comic(title="a", name="b") == {"title": "a", "name": "b"}
+
+
 def test_a_field_is_not_an_attribute() -> None:
     quote = Quote(text="a")
     with pytest.raises(AttributeError, match=r"use item\['text'\] to get"):
