@@ -39,8 +39,9 @@ from trawl.engine.steering import (
     order_from,
     stored_form,
 )
-from trawl.errors import SettingsError, UsageError
+from trawl.errors import JobError, SettingsError, UsageError
 from trawl.events import Steered
+from trawl.frontier import MemoryFrontier
 from trawl.frontier.inspect import inspect_job
 from trawl.frontier.sections import statistics_so_far
 from trawl.http import Request, Response
@@ -221,6 +222,23 @@ def test_dropped_pages_have_left_the_job_when_the_order_is_executed(tmp_path: Pa
     assert run.stats["dropped_by_hand"] == count
     again = steered(no_order, {"JOB_DIR": str(killed), "ROBOTSTXT_OBEY": obeys})
     assert {send.host for send in again.sends if "robots" not in send.url} == {"b.example"}
+
+
+def test_pages_that_can_not_be_dropped_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example, because the job can't be read."""
+
+    async def fail(*_: object) -> int:
+        await trio.lowlevel.checkpoint()
+        raise JobError("job: its request 7 can't be used")
+
+    monkeypatch.setattr(MemoryFrontier, "drop", fail)
+
+    async def steer(crawl: Crawl) -> None:
+        with pytest.raises(JobError, match="request 7"):
+            await execute(crawl, Drop("a.example"), "panel")
+
+    run = steered(steer)
+    assert (run.reason, len(run.sends)) == ("finished", 40)
 
 
 async def no_order(crawl: Crawl) -> None:

@@ -19,7 +19,7 @@ import trio
 
 from trawl.engine.admission import Admission, not_before
 from trawl.engine.context import CrawlContext
-from trawl.errors import DownloadError, IgnoreRequest
+from trawl.errors import DownloadError, IgnoreRequest, JobError
 from trawl.frontier import Record
 from trawl.frontier.base import PushResult
 from trawl.http import Outcome, Replace, Request, Response, fingerprint, host_scope
@@ -222,6 +222,9 @@ class Leases:
         Args:
             host: The host, as in :func:`trawl.http.host_scope`.
             before: The arrival order below which pages are dropped; 0: all pages so far.
+
+        Raises:
+            JobError: If the job can't be read or written. No page is dropped.
         """
         dropped = self._state.dropped
         if before:  # another process has already removed the pages of that time
@@ -236,7 +239,13 @@ class Leases:
             counted, dropped[host] = count, order
             self._stats.inc("dropped_by_hand", count)
 
-        count = await self._frontier.drop(host, [attempt.lease for attempt in goes], starts)
+        leases = [attempt.lease for attempt in goes]
+        try:
+            count = await self._frontier.drop(host, leases, starts)
+        except JobError:
+            await self._frontier.release(leases)  # noqa: ASYNC120 - the caller is shielded
+            self._stored(leases)
+            raise
         self._stats.inc("dropped_by_hand", count - counted)
         self._state.left(count)
 
@@ -259,7 +268,7 @@ class Leases:
         leases = [*self._abandoned, *[attempt.lease for attempt in attempts]]
         self._abandoned.clear()
         if leases:
-            await self._frontier.release(leases)
+            await self._frontier.release(leases)  # noqa: ASYNC120 - the caller is shielded
 
     def _count_stored(self, records: Sequence[Record], stored: PushResult) -> bool:
         """Keep only records that are pending here in the count of open requests. Returns True if one may be sent."""
