@@ -424,7 +424,43 @@ def test_names_of_the_projects_own_in_custom_settings_are_declared(tmp_path: Pat
     start = "import trawl as scrapy\nclass A(scrapy.Spider):\n    name = 'a'\n"
     given = "    custom_settings = {\n        'SHELF_URL': 'x', 'RETRY_TIME': 2, 'JOBDIR': '', 'shelf': 1,\n    }"
     after = moved(f"{start}{given}  # mine\n    x = 1\n", tmp_path)
-    assert after == f'{start}{given}\n    own_settings = {{"SHELF_URL": None}}  # mine\n    x = 1\n'
+    assert after == f'{start}{given}  # mine\n    own_settings = {{"SHELF_URL": None}}\n    x = 1\n'
     assert moved(after, tmp_path) == after
     (tmp_path / "pyproject.toml").write_text("[tool.trawl.own]\nSHELF_URL = ''\n", "utf-8")
     assert moved(start + given, tmp_path) == start + given  # the project declares it
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("\tx = {A}  # noqa\r\n\ty = 1\r\n", "\tx = {A}  # noqa\r\n\t{B}\r\n\ty = 1\r\n"),
+        ("    x: ClassVar = {A}  # type: ignore", "    x: ClassVar = {A}  # type: ignore\n    {B}"),
+        ("    name = 'é'; x = {A}; y = 1\n", "    name = 'é'; {B}; x = {A}; y = 1\n"),
+        ("    if 1:\n\tx = {A}\n", "    if 1:\n\tx = {A}\n"),  # not in the class's body
+        ("    own_settings = COMMON\n    x = {A}\n", None),
+        ("    own_settings: ClassVar = {}\n    x = {A}\n", None),
+        ("    if 1:\n        own_settings = COMMON\n    x = {A}\n", None),
+        ("    x = {'URL': 1, **COMMON}\n", None),
+        ("    own_settings = COMMON\n\nclass Sub(Mid):\n    x = {A}\n\nclass Mid(A):\n    pass\n", None),
+    ],
+)
+def test_a_declaration_keeps_the_rest_of_its_class_and_hides_no_other(
+    before: str, after: str | None, tmp_path: Path
+) -> None:
+    start = "import trawl as scrapy\nclass A(scrapy.Spider):\n"
+    names = {"{A}": "{'URL': 1}", "{B}": 'own_settings = {"URL": None}', "x = {": "custom_settings = {"}
+    texts = [before, before if after is None else after]
+    for name, text in {**names, "x: C": "custom_settings: C"}.items():
+        texts = [each.replace(name, text) for each in texts]
+    assert moved(start + texts[0], tmp_path) == start + texts[1]
+
+
+def test_a_declaration_of_a_base_class_in_another_file_is_not_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = "import trawl as scrapy\n\nclass Base(scrapy.Spider):\n    own_settings = {'URL': 1}\n"
+    spider = "from base import Base\n\nclass A(Base):\n    custom_settings = {'SHELF_URL': 1}\n"
+    write(tmp_path, {"base.py": base, "a.py": f"import trawl as scrapy\n{spider}"})
+    monkeypatch.chdir(tmp_path)
+    assert main(["move", ".", "--write"]) == 0
+    assert (tmp_path / "a.py").read_text("utf-8") == f"import trawl as scrapy\n{spider}"

@@ -305,8 +305,15 @@ def _assigned(nodes: Iterable[ast.AST], name: str) -> Iterator[tuple[ast.Assign 
 
 
 def _declared(root: Path) -> set[str]:
-    """Return the names that the settings of the project set, so that no spider needs to declare them."""
+    """Return the names that the settings of the project set, so that no spider needs to declare them.
+
+    The names of the project's classes that have ``own_settings`` are in the result too.
+    """
     names: set[str] = set()
+    for path in files_in(root) if root.is_dir() else ():
+        with suppress(SyntaxError, ValueError, LookupError):  # reported as a decision
+            text, _ = _read(path)
+            names |= _declaring(ast.parse(text)) if "own_settings" in text else set()
     for path in _settings_modules(root) if root.is_dir() else ():
         with suppress(SyntaxError, ValueError, LookupError):  # reported as a decision
             names |= lines_of(_read(path)[0]).keys()
@@ -319,20 +326,45 @@ def _declared(root: Path) -> set[str]:
 def _own_settings(text: str, declared: Collection[str]) -> Iterator[Edit]:
     """Yield an edit for each class whose ``custom_settings`` have the project's own names: it declares the names.
 
-    A name that is similar to a setting's is left to a person.
+    A person must decide on a name that is similar to a setting's, on a dict with ``**``, and on a class that has or
+    inherits ``own_settings``, because the new line would hide them.
     """
-    for made in ast.walk(ast.parse(text)):
-        if not isinstance(made, ast.ClassDef) or any(_assigned(made.body, "own_settings")):
+    tree = ast.parse(text)
+    declaring = _declaring(tree, declared)
+    for made in ast.walk(tree):
+        if not isinstance(made, ast.ClassDef) or made.name in declaring:
             continue
         for node, value in _assigned(made.body, "custom_settings"):
             written = [key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
             names = [name for name in written if name.isidentifier() and name.isupper() and not _is_setting(name)]
             names = [name for name in names if name not in declared]
-            end = (node.end_lineno or 0, node.end_col_offset or 0)
             line = f"own_settings = {{{', '.join(f'{json.dumps(name)}: None' for name in names)}}}"
-            if names:
-                line_end = "\r\n" if "\r\n" in text else "\n"
-                yield Edit(end, end, f"{line_end}{' ' * node.col_offset}{line}")
+            if names and None not in value.keys:
+                yield _added(text, Edit.of(node, ""), line)
+
+
+def _added(text: str, place: Edit, line: str) -> Edit:
+    """Return the edit that adds a statement: on the next line, or before the other statement if its line has others."""
+    before, after = _beside(text, place)
+    if _other_code(text, place):
+        return Edit(place.start, place.start, f"{line}; ")
+    end = (place.end[0], place.end[1] + len(after.encode()))
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    return Edit(end, end, f"{line_end}{before}{line}")
+
+
+def _declaring(tree: ast.AST, others: Collection[str] = ()) -> set[str]:
+    """Return the names of the classes in a file that have ``own_settings``, and of their and the others' subclasses."""
+    bases: dict[str, set[str]] = {}
+    found = set(others)
+    for made in ast.walk(tree):
+        if isinstance(made, ast.ClassDef):
+            bases[made.name] = {getattr(base, "id", getattr(base, "attr", "")) for base in made.bases}
+            names = (each for each in ast.walk(made) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
+            found |= {made.name for each in names if each.id == "own_settings"}
+    for _ in bases:
+        found |= {name for name, above in bases.items() if above & found}
+    return found
 
 
 def _is_setting(name: str) -> bool:
