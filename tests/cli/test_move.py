@@ -132,16 +132,16 @@ def test_what_a_person_decides_is_told_with_place_reason_and_link(
         assert not any("BOT_NAME" in line for line in told)
 
 
+def commit(project: Path) -> None:
+    names = ("-c", "user.name=a", "-c", "user.email=a@a.example")
+    for words in (["init"], ["add", "."], ["commit", "-m", "x"]):
+        subprocess.run(["git", *names, *words], cwd=project, check=True, capture_output=True)
+
+
 def test_files_with_uncommitted_changes_are_left_alone_unless_one_says_so(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def git(*words: str) -> None:
-        names = ("-c", "user.name=a", "-c", "user.email=a@a.example")
-        subprocess.run(["git", *names, *words], cwd=project, check=True, capture_output=True)
-
-    git("init")
-    git("add", ".")
-    git("commit", "-m", "x")
+    commit(project)
     (project / "shop/spiders/books.py").write_text(f"{SPIDER}# mine\n", "utf-8")
     assert main(["move", "shop", "--write"]) == 1
     captured = capsys.readouterr()
@@ -152,6 +152,30 @@ def test_files_with_uncommitted_changes_are_left_alone_unless_one_says_so(
     assert (project / "shop/spiders/books.py").read_text("utf-8") == f"{SPIDER}# mine\n"
     assert main(["move", "shop", "--write", "--dirty"]) == 0
     assert "import trawl as scrapy" in (project / "shop/spiders/books.py").read_text("utf-8")
+
+
+def test_files_that_git_ignores_are_left_alone_too(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(project, {".gitignore": "made.py\n", "shop/made.py": "import scrapy\n"})
+    commit(project)
+    assert main(["move", ".", "--write"]) == 1
+    assert capsys.readouterr().err.startswith("trawl: shop/made.py has uncommitted changes and is not written; ")
+    assert (project / "shop/made.py").read_text("utf-8") == "import scrapy\n"
+    assert (project / "pyproject.toml").exists()  # a new file
+
+
+def test_a_link_to_a_file_outside_the_project_is_told_and_not_followed(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(project, {"other.py": "import scrapy\n", "shop/same.py": "import scrapy\n"})
+    (project / "shop/away.py").symlink_to(project / "other.py")
+    (project / "shop/gone.py").symlink_to("nothing.py")
+    (project / "shop/twice.py").symlink_to("same.py")
+    assert main(["move", "shop", "--write"]) == 0
+    told = capsys.readouterr().out
+    assert "shop/away.py:1: not moved, because it is a link to a file outside the project: move " in told
+    assert told.count("wrote shop/same.py\n") == 1
+    assert (project / "other.py").read_text("utf-8") == "import scrapy\n"
+    assert (project / "shop/twice.py").is_symlink()
 
 
 @pytest.mark.parametrize(

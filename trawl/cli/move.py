@@ -115,11 +115,10 @@ def move_command(
     if not root.exists():
         raise UsageError(f"{place}: no such file or folder; give the folder of a project, or a file")
     decisions: list[Decision] = []
-    paths = [root] if root.is_file() else list(files_in(root))
     declared = _declared(root)
     files = [
         file
-        for path in paths
+        for path in _files(root, decisions)
         if (file := _moved(path, decisions, is_for_both=is_for_both, declared=declared)) is not None
     ]
     settings, tables = _settings(root, files, decisions)
@@ -138,6 +137,20 @@ def move_command(
             typer.echo(f"wrote {printable(_shown(file.path))}")
     _tell_end(decisions, len(changed), writes=writes)
     return FAILED if kept else OK
+
+
+def _files(root: Path, decisions: list[Decision] | None = None) -> list[Path]:
+    """Return the Python files of a project. Links to files outside the project are left out, with a decision."""
+    if root.is_file():
+        return [root]
+    found: dict[Path, Path] = {}
+    for path in files_in(root):
+        if path.resolve().is_relative_to(root.resolve()):
+            found.setdefault(path.resolve(), path)
+        elif decisions is not None:
+            words = f"not moved, because it is a link to a file outside the project: move {path.resolve()} itself"
+            decisions.append(Decision(str(path), 1, words, "coming-from-scrapy"))
+    return [path for path in found.values() if path.is_file()]
 
 
 def _tell_end(decisions: Sequence[Decision], number: int, *, writes: bool) -> None:
@@ -310,7 +323,7 @@ def _declared(root: Path) -> set[str]:
     The names of the project's classes that have ``own_settings`` are in the result too.
     """
     names: set[str] = set()
-    for path in files_in(root) if root.is_dir() else ():
+    for path in _files(root):
         with suppress(SyntaxError, ValueError, LookupError):  # reported as a decision
             text, _ = _read(path)
             names |= _declaring(ast.parse(text)) if "own_settings" in text else set()
@@ -575,19 +588,21 @@ def _of_table(table: _File, own: Mapping[str, object], told: Sequence[str]) -> I
 
 
 def _uncommitted(root: Path, paths: Sequence[Path]) -> list[Path]:
-    """Return the files that differ from the last commit of git; none without a repository.
+    """Return the files that differ from the last commit of git, or are not in it; none without a repository.
 
     If git fails in a repository, every file counts.
     """
     folder = root if root.is_dir() else root.parent
     try:
         top = _git(folder, "rev-parse", "--show-toplevel").strip()
-        changed = _git(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames")
+        changed = _git(folder, "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames")
+        kept = _git(Path(top), "ls-files", "-z")  # ignored files, and files of another repository, are not listed
     except (OSError, subprocess.CalledProcessError):
         above = (folder.resolve(), *folder.resolve().parents)
         return [path.resolve() for path in paths] if any((each / ".git").exists() for each in above) else []
     names = {Path(top, entry[3:]).resolve() for entry in changed.split("\0") if entry}
-    return [path.resolve() for path in paths if path.resolve() in names]
+    safe = {Path(top, entry).resolve() for entry in kept.split("\0") if entry} - names
+    return [path.resolve() for path in paths if path.exists() and path.resolve() not in safe]
 
 
 def _git(folder: Path, *words: str) -> str:
