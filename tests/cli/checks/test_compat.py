@@ -392,11 +392,60 @@ def test_what_needs_asyncio_is_told(code: str, words: str) -> None:
 
 def test_meta_keys_of_scrapy_playwright_are_told_with_their_replacement() -> None:
     code = "meta = {\n 'playwright': True,\n 'playwright_page_methods': [], 'depth': 1}\n"
-    (first, second) = plugin_meta_uses(ast.parse(code))
-    assert first == (2, "meta playwright has no effect; write meta `browser`: True")
+    (first, second) = sorted(plugin_meta_uses(ast.parse(code)))
+    assert first == (2, "meta playwright has no effect; write meta `browser`: True", True, ())
     assert "run='METHOD'" in second[1]
     page = (Path(__file__).parents[3] / "docs" / "howto" / "coming-from-scrapy.md").read_text("utf-8")
     assert [key for key in PLUGIN_META if f"`{key}" not in page and f"{key}:" not in page] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "Request(url, meta={**old, X})",
+        "Request(url, meta=old | {X} if needed else {})",
+        "Request(url, meta=dict(old, playwright=True))",
+        "kwargs = {'meta': {X}}",
+        "request.meta['playwright'] = True",
+        "request.meta.update({X})",
+        "request.meta.setdefault('playwright', True)",
+        "request.meta |= {X}",
+        "options = {X}\nRequest(url, meta=options)",
+        "class A:\n    RENDERED = {X}\n    def f(self):\n        return Request(url, meta=self.RENDERED)",
+        "def f(self):\n    return {X}\nRequest(url, meta=self.f())",
+        "f = lambda url: Request(url, meta={X})",
+        "def f():\n    meta = {X}\ndef g():\n    meta = {'browser': True}",
+    ],
+)
+def test_a_key_of_scrapy_playwright_is_told_wherever_meta_gets_it(code: str) -> None:
+    [(_, words, is_wrong, _)] = plugin_meta_uses(ast.parse(code.replace("X", "'playwright': True")))
+    assert (words, is_wrong) == ("meta playwright has no effect; write meta `browser`: True", True)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "Request(url, meta={'playwright': True, 'browser': True})",
+        "meta = {'playwright': True}\nmeta['browser'] = True",
+        "request.meta['playwright'] = request.meta['browser'] = True",
+    ],
+)
+def test_meta_for_both_need_not_be_changed(code: str) -> None:
+    assert [is_wrong for _, _, is_wrong, _ in plugin_meta_uses(ast.parse(code))] == [False]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "yield {'playwright': True}",
+        "item['playwright'] = True",
+        "tools.update(playwright='1.50')",
+        "Request(url, cb_kwargs={'playwright': True}, meta={'tools': {'playwright': True}})",
+        "page = response.meta.get('playwright')",
+    ],
+)
+def test_a_word_of_scrapy_playwright_elsewhere_is_not_told(code: str) -> None:
+    assert list(plugin_meta_uses(ast.parse(code))) == []
 
 
 @pytest.mark.parametrize(

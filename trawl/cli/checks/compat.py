@@ -27,6 +27,7 @@ from trawl.cli.checks.scrapy_only import (
     foreign_names,
     is_bytes,
     is_of_headers,
+    last_name,
     own_nodes,
     plugin_meta_uses,
     wrong_calls,
@@ -200,8 +201,7 @@ def check_text(
     tree = ast.parse(text)
     reader = _Reader(tree, settings, forbids, lists_redirects=lists_redirects, guards=guards)
     reader.visit(tree)
-    uses = [*asyncio_uses(tree), *plugin_meta_uses(tree)]
-    return [*((line, words, True, ()) for line, words in uses), *reader.found]
+    return [*((*each, True, ()) for each in asyncio_uses(tree)), *plugin_meta_uses(tree), *reader.found]
 
 
 def _parts(settings: Settings) -> Iterator[Any]:
@@ -302,7 +302,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Look for the project's own request classes, which a job can't store."""
-        if self._settings["JOB_DIR"] and any(_last(base) in REQUESTS for base in node.bases):
+        if self._settings["JOB_DIR"] and any(last_name(base) in REQUESTS for base in node.bases):
             self._tell(node, _OWN_REQUEST)
         self.generic_visit(node)
 
@@ -321,9 +321,9 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Try(self, node: ast.Try) -> None:
         """Look for code that expects Request() to raise ValueError for URLs that can't be fetched."""
-        caught = {_last(each) for handler in node.handlers for each in _caught(handler)}
+        caught = {last_name(each) for handler in node.handlers for each in _caught(handler)}
         calls = [each for part in node.body for each in ast.walk(part) if isinstance(each, ast.Call)]
-        if "ValueError" in caught and (made := [each for each in calls if _last(each.func) in REQUESTS]):
+        if "ValueError" in caught and (made := [each for each in calls if last_name(each.func) in REQUESTS]):
             self._tell(made[0], _NO_VALUE_ERROR)
         self.generic_visit(node)
 
@@ -344,7 +344,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """Check start URLs."""
-        if any(_last(target) == "start_urls" for target in node.targets):
+        if any(last_name(target) == "start_urls" for target in node.targets):
             for each in getattr(node.value, "elts", ()):
                 self._url(each)
         self.generic_visit(node)
@@ -383,14 +383,14 @@ class _Reader(ast.NodeVisitor):
             self._tell(key, f"the key {name!r} of meta has no effect")
         elif name == "handle_httpstatus_list" and self._lists_redirects:
             self._tell(key, _NOT_JOINED)
-        elif name == "proxy" and holder is not None and _last(getattr(holder, "value", None)) == "response":
+        elif name == "proxy" and holder is not None and last_name(getattr(holder, "value", None)) == "response":
             self._tell(key, _WHOLE_PROXY)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         """Look for settings that the code reads but the project does not set."""
-        if _last(node.value) == "settings":
+        if last_name(node.value) == "settings":
             self._read(node.slice)
-        if _last(node.value) == "meta":
+        if last_name(node.value) == "meta":
             self._key_of_meta(node.slice, node.value)
         self._cookie(node.value, node.slice)
         self.generic_visit(node)
@@ -406,31 +406,31 @@ class _Reader(ast.NodeVisitor):
         """Look for calls that read settings, and for header values that are used as real bytes."""
         function = node.func
         if isinstance(function, ast.Attribute):
-            if function.attr.startswith("get") and _last(function.value) == "settings" and len(node.args) == 1:
+            if function.attr.startswith("get") and last_name(function.value) == "settings" and len(node.args) == 1:
                 self._read(node.args[0])
             if function.attr in {"get", "getlist", "pop", "setdefault"} and node.args:
                 self._cookie(function.value, node.args[0])
-                if _last(function.value) == "meta":
+                if last_name(function.value) == "meta":
                     self._key_of_meta(node.args[0], function.value)
-            by_pattern = _last(function.value) in self._patterns or _is_pattern_of_bytes(function.value)
-            of_bytes = _last(function.value) == "re" and node.args and is_bytes(node.args[0])
+            by_pattern = last_name(function.value) in self._patterns or _is_pattern_of_bytes(function.value)
+            of_bytes = last_name(function.value) == "re" and node.args and is_bytes(node.args[0])
             if function.attr in _MATCHES and (by_pattern or of_bytes) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B, is_wrong=True)
             self._of_the_crawl(node, function)
-            if function.attr == "get_stats" and _last(function.value) == "stats":
+            if function.attr == "get_stats" and last_name(function.value) == "stats":
                 self._tell(node, _ALL_STATISTICS)
             if function.attr == "join" and is_bytes(function.value) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B, is_wrong=True)
         self.found.extend(wrong_calls(node, self._foreign))
-        if _last(function) in REQUESTS or _last(function) == "follow":
+        if last_name(function) in REQUESTS or last_name(function) == "follow":
             self._request(node)
-        if _last(function) == "type" and len(node.args) == 1 and _last(node.args[0]) == "response":
+        if last_name(function) == "type" and len(node.args) == 1 and last_name(node.args[0]) == "response":
             self._tell(node, _ONE_CLASS, is_wrong=True)
-        if _last(function) in _OF_BYTES and any(map(self._is_value, node.args)):
+        if last_name(function) in _OF_BYTES and any(map(self._is_value, node.args)):
             self._tell(node, _TEXT, is_wrong=True)
         first = node.args[0] if node.args else None
-        is_of_message = isinstance(first, ast.Attribute) and _last(first.value) != "self"  # exclude self.headers
-        if _last(function) == "dict" and is_of_message and _last(first) == "headers":
+        is_of_message = isinstance(first, ast.Attribute) and last_name(first.value) != "self"  # exclude self.headers
+        if last_name(function) == "dict" and is_of_message and last_name(first) == "headers":
             end = Edit.of(first, "").end
             self._tell(node, _ONE_VALUE, is_wrong=True, edits=(Edit(end, end, ".items()"),))
         self.generic_visit(node)
@@ -452,7 +452,11 @@ class _Reader(ast.NodeVisitor):
         """Check the arguments of a new request."""
         for each in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]:
             self._url(each)
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "follow" and _last(node.func.value) == "response":
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "follow"
+            and last_name(node.func.value) == "response"
+        ):
             self.found.extend(by_position(node, "follow"))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -462,7 +466,7 @@ class _Reader(ast.NodeVisitor):
             if words := _absent(dotted[1:]):
                 self._tell(node, words, is_wrong=True)
             return
-        holder = _last(node.value)
+        holder = last_name(node.value)
         if node.attr == "__class__" and holder == "response":
             self._tell(node, _ONE_CLASS, is_wrong=True)
         if holder == "failure" and node.attr in {"type", "getErrorMessage"}:
@@ -483,7 +487,7 @@ class _Reader(ast.NodeVisitor):
     def _is_value(self, node: ast.expr) -> bool:
         if isinstance(node, ast.List | ast.Tuple):
             return any(map(self._is_value, node.elts))
-        return _last(node) in self._values if isinstance(node, ast.Name) else is_of_headers(node)
+        return last_name(node) in self._values if isinstance(node, ast.Name) else is_of_headers(node)
 
 
 def _repeats_refusals(settings: Settings) -> bool:
@@ -549,12 +553,9 @@ def _assigned(nodes: Iterable[ast.AST], is_it: Callable[[ast.expr], bool]) -> se
 
 
 def _is_pattern_of_bytes(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and _last(node.func) == "compile" and bool(node.args) and is_bytes(node.args[0])
-
-
-def _last(node: ast.AST | None) -> str:
-    """Return the last name of ``a.b.c``; "" if the node is neither a name nor an attribute."""
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        isinstance(node, ast.Call) and last_name(node.func) == "compile" and bool(node.args) and is_bytes(node.args[0])
+    )
 
 
 def _dotted(node: ast.expr) -> list[str]:

@@ -21,6 +21,7 @@ __all__ = [
     "foreign_names",
     "is_bytes",
     "is_of_headers",
+    "last_name",
     "own_nodes",
     "plugin_meta_uses",
     "wrong_calls",
@@ -247,12 +248,76 @@ def asyncio_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
                     yield node.lineno, asyncio_advice(name)  # type: ignore[attr-defined]
 
 
-def plugin_meta_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and message of each key in a dict that only a package for Scrapy obeys in meta."""
-    for node in ast.walk(tree):
-        for key in node.keys if isinstance(node, ast.Dict) else ():
-            if isinstance(key, ast.Constant) and isinstance(key.value, str) and (better := PLUGIN_META.get(key.value)):
-                yield key.lineno, f"meta {key.value} has no effect; {better}"
+def plugin_meta_uses(tree: ast.AST) -> Iterator[Finding]:
+    """Yield a finding for each key of meta that only a package for Scrapy obeys.
+
+    The code need not be changed if the same meta also has ``browser``, because then it is for both.
+    """
+    nodes = list(ast.walk(tree))
+    given = [each.value for each in nodes if isinstance(each, ast.keyword) and each.arg == "meta"]
+    names = {"meta", *map(last_name, given), *(last_name(each.func) for each in given if isinstance(each, ast.Call))}
+    names -= {"", "dict"}
+    for scope in (tree, *(each for each in nodes if isinstance(each, _SCOPES))):
+        found: dict[str, dict[str, int]] = {}
+        for node in own_nodes(scope):
+            for holder, part in _parts_of_meta(node, names, getattr(scope, "name", "")):
+                found.setdefault(holder, {}).update(_keys(part))
+        for keys in found.values():
+            for key, line in keys.items():
+                if key in PLUGIN_META:
+                    yield line, f"meta {key} has no effect; {PLUGIN_META[key]}", "browser" not in keys, ()
+
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def _parts_of_meta(node: ast.AST, names: Collection[str], function: str) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the dicts and keys that a node adds to a meta, with the text of the variable that holds this meta.
+
+    Args:
+        node: The node.
+        names: The names of variables with a meta, and of functions that return one.
+        function: The name of the function that contains the node.
+    """
+    own = f"{id(node)}"
+    if isinstance(node, ast.keyword) and node.arg == "meta":
+        yield own, node.value
+    elif isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        yield from ((own, value) for key, value in pairs if isinstance(key, ast.Constant) and key.value == "meta")
+    elif isinstance(node, ast.Return) and function in names and node.value is not None:
+        yield own, node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and last_name(node.func.value) in names:
+        if node.func.attr in {"setdefault", "update"}:
+            yield ast.unparse(node.func.value), node
+    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if last_name(target) in names:
+                yield ast.unparse(target), node.value
+            elif isinstance(target, ast.Subscript) and last_name(target.value) in names:
+                yield ast.unparse(target.value), target.slice
+
+
+def _keys(node: ast.AST) -> dict[str, int]:
+    """Return the keys of the dicts that an expression is made of, with their lines."""
+    if isinstance(node, ast.Constant):
+        return {node.value: node.lineno} if isinstance(node.value, str) else {}
+    parts: list[ast.AST] = []
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        parts = [value if key is None else key for key, value in pairs]
+    elif isinstance(node, ast.Call) and last_name(node.func) in {"dict", "setdefault", "update"}:
+        parts = [*node.args[:1], *node.keywords]
+    elif isinstance(node, ast.keyword):
+        return {node.arg: node.lineno} if node.arg else _keys(node.value)
+    elif isinstance(node, ast.BinOp | ast.BoolOp | ast.IfExp):
+        parts = list(ast.iter_child_nodes(node))
+    return {key: line for part in parts for key, line in _keys(part).items()}
+
+
+def last_name(node: ast.AST | None) -> str:
+    """Return the last name of ``a.b.c``; "" if the node is neither a name nor an attribute."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _imported(node: ast.AST) -> list[tuple[str, str]]:
