@@ -158,13 +158,37 @@ async def test_what_a_killed_process_has_spilled_is_not_in_the_way_of_the_next(t
         assert [one.item for one in await job.outbox_after(0, 9)] == [b"whole"]
 
 
+def of_any_host(path: str, host: str = "a.example", scope: str = "all") -> Record:
+    return Record(Request(f"http://{host}/{path}"), ((scope, None),), "")
+
+
+async def test_the_crawl_continues_with_other_hosts_while_pages_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without robots.txt, any lane may have pages of several hosts, so all lanes are read."""
+    async with opened(tmp_path / "job") as job:
+        frontier = await frontier_of(job)
+        await frontier.push_many([of_any_host("1", "b.example", "b"), of_any_host("2"), of_any_host("3")])
+        leases: list[Record] = []
+        read_after = job.read_after
+        first = job.number_of((("b",), ""))
+
+        async def read_and_lease(lane: int, place: Place | None) -> list[Row]:
+            if lane != first and not leases:
+                with trio.fail_after(1.0):
+                    leases.extend(await frontier.lease_many((("b",), ""), 9))
+            return await read_after(lane, place)
+
+        monkeypatch.setattr(job, "read_after", read_and_lease)
+        assert await frontier.drop("a.example", [], lambda *_: None) == 2
+        assert [lease.request.url for lease in leases] == ["http://b.example/1"]
+        assert frontier.statistics().pending == 0
+
+
 async def test_a_page_that_ends_while_pages_are_dropped_is_not_dropped_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its lane has pages of several hosts. When the lane was read, the page was still leased."""
-
-    def of_any_host(path: str) -> Record:
-        return Record(Request(f"http://a.example/{path}"), (("all", None),), "")
 
     async with opened(tmp_path / "job") as job:
         frontier = await frontier_of(job)

@@ -268,7 +268,7 @@ class Leases:
         leases = [*self._abandoned, *[attempt.lease for attempt in attempts]]
         self._abandoned.clear()
         if leases:
-            await self._frontier.release(leases)  # noqa: ASYNC120 - the caller is shielded
+            await self._frontier.release(leases)
 
     def _count_stored(self, records: Sequence[Record], stored: PushResult) -> bool:
         """Keep only records that are pending here in the count of open requests. Returns True if one may be sent."""

@@ -91,7 +91,7 @@ class JobFrontier:
         self._next_due = inf
         self._successors: dict[int, Place] = {}  # records that replace others in a step that is not stored yet
         self._moving = trio.Lock()  # taken while due records move into their lanes, and while records are dropped
-        self._dropping: Collection[LaneKey] = ()
+        self._dropping: set[LaneKey] = set()
         self._has_dropped = trio.Event()
         self._told: bytes | None = None
         job.before_commit(self._tell)
@@ -259,21 +259,27 @@ class JobFrontier:
         """
         async with self._moving:
             hosts = {lane: host_of_lane(lane) for lane in self.caches.by_lane}
-            self._dropping = {lane for lane, its in hosts.items() if its in (host, "")}
+            mixed = {lane: self.caches.by_lane[lane].number for lane, its in hosts.items() if not its}
+            self._dropping = {lane for lane, its in hosts.items() if its == host}
             try:
                 found: dict[int, dict[int, Place]] = {}
                 busy: set[int] = set()
-                for number in [*self._mixed(), self._job.held_number(((host,), f"//{host}"))]:
+                for lane, number in mixed.items():
+                    self._dropping.add(lane)
                     found[number] = await self._places_of(host, number, busy)
+                    if not found[number]:  # the crawl continues with the lanes of other hosts
+                        self._let_go({lane})
+                number = self._job.held_number(((host,), f"//{host}"))
+                found[number] = await self._places_of(host, number, busy)
                 return await self._drop(host, leases, found, starts, busy)
             finally:
-                self._dropping = ()
-                self._has_dropped.set()
-                self._has_dropped = trio.Event()
+                self._let_go(self._dropping)
 
-    def _mixed(self) -> list[int]:
-        """Return the numbers of lanes whose records may have several hosts."""
-        return [cache.number for lane, cache in self.caches.by_lane.items() if not host_of_lane(lane)]
+    def _let_go(self, lanes: Collection[LaneKey]) -> None:
+        """Allow leases of ``lanes`` again."""
+        self._dropping = self._dropping.difference(lanes)
+        self._has_dropped.set()
+        self._has_dropped = trio.Event()
 
     async def _places_of(self, host: str, number: int, busy: set[int]) -> dict[int, Place]:
         """Return the places of a host's records in a lane of several hosts, by order. A checkpoint.
