@@ -258,6 +258,22 @@ async def test_crawls_with_jobs_keep_one_limit_and_go_on_with_their_last_hold(
     assert min(wire.gaps) >= 2.0 - 1e-6
 
 
+async def test_a_job_restores_its_bandwidth_in_a_host_that_a_crawl_without_one_has_made(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    limited = {**EXACT, "THROTTLING_SCOPES": {"a.example": {"bandwidth": 0.1}}, "JOB_DIR": str(tmp_path / "job")}
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.3, body=b"x" * 100)
+    await Wire(web).crawl(0, {**limited, "CLOSESPIDER_PAGECOUNT": 1})
+    wire = Wire(web)
+    with trio.move_on_after(60.0):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wire.crawl, 1, EXACT, 2)
+            await trio.sleep(0.1)
+            nursery.start_soon(wire.crawl, 0, limited)
+    assert [url for _, url in wire.sent] == [f"{A}/1/0"]
+
+
 async def test_a_quota_that_a_job_counts_is_each_crawls_own(autojump_clock: MockClock, tmp_path: Path) -> None:
     wire = Wire(a_web())
     scopes = {"a.example": {"quota": 5, "window": 100.0}}

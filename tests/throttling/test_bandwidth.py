@@ -15,9 +15,9 @@ from tests.throttling.test_job_scopes import resumed, stored
 from tests.transport.http11.memory import Servers, transport_to
 from tests.transport.http11.test_transport import ask
 from trawl.errors import SettingsError
+from trawl.http import Outcome, Request
 from trawl.testing import SimulatedWeb, simulate
 from trawl.throttling.common import stricter
-from trawl.throttling.limit import NumberLimit
 from trawl.throttling.limits import TABLE, Limits
 from trawl.throttling.reasons import Reason, report_of, send_limit
 from trawl.throttling.scope import Scope
@@ -35,6 +35,11 @@ class Pages(trawl.Spider):
 
     def parse(self, response: Any) -> None:
         """Yield nothing."""
+
+
+def heard(sent_at: float) -> Outcome:
+    """Return the end of a request that was sent at that time, whose response has 2,000 bytes."""
+    return Outcome(Request(f"http://{A}/"), sent_at=sent_at, size=2000)
 
 
 def sends(bandwidth: float, concurrency: int = 1, connect: Any = 0.0) -> list[float]:
@@ -75,7 +80,7 @@ def test_a23_i11_a_wait_for_the_bandwidth_is_explained_and_counted() -> None:
     for at in (0.0, 4.0):
         slot = scope.take(at)
         scope.sent(slot, at)
-        scope.received(at, 2000)
+        scope.heard(heard(at), at)
         scope.give(slot, now=at)
     scope.state.totals.sends, scope.state.totals.first_sent = 2, 0.0
     assert scope.reason(5.0) == Reason(A, "bandwidth", 8.0, f"THROTTLING_SCOPES[{A!r}]")
@@ -90,10 +95,10 @@ def test_a23_i11_a_wait_for_the_bandwidth_is_explained_and_counted() -> None:
 
 def test_a23_a_changed_bandwidth_counts_for_the_next_bytes_and_none_forgets_them() -> None:
     scope = Scope("a", Limits(bandwidth=1000.0))
-    scope.received(0.0, 2000)
+    scope.heard(heard(0.0), 0.0)
     scope.apply_limits(Limits(bandwidth=500.0), 1.0)
     assert scope.earliest_at(1.0) == 2.0
-    scope.received(2.0, 2000)
+    scope.heard(heard(2.0), 2.0)
     assert scope.earliest_at(2.0) == 6.0
     scope.apply_limits(Limits(), 3.0)
     assert scope.earliest_at(3.0) <= 3.0
@@ -103,7 +108,7 @@ def test_a23_a_changed_bandwidth_counts_for_the_next_bytes_and_none_forgets_them
 def test_a23_g09_a_job_stores_until_when_its_bytes_are_paid_for(down: float, left: float) -> None:
     settings = {"throttling_scopes": {A: {"bandwidth": 100}}}
     throttle = throttle_of(**settings)
-    throttle.scope(A, 0.0).received(10.0, 2000)
+    throttle.scope(A, 0.0).heard(heard(10.0), 10.0)
     state = stored(throttle, 10.0)
     scope = resumed(state, down, 10.0, **settings).scope(A, 1000.0)
     # A clock that was set back does not make the wait longer.
@@ -113,48 +118,43 @@ def test_a23_g09_a_job_stores_until_when_its_bytes_are_paid_for(down: float, lef
 def test_a23_g09_unpaid_bytes_outlast_restarts_before_their_bandwidth_is_set_at_run_time_again() -> None:
     throttle = throttle_of()
     throttle.set(A, 0.0, bandwidth=100)
-    throttle.scope(A, 0.0).received(10.0, 2000)
+    throttle.scope(A, 0.0).heard(heard(10.0), 10.0)
     unset = resumed(stored(throttle, 10.0), 5.0, 10.0)
     assert unset.scope(A, 1000.0).earliest_at(1000.0) <= 1000.0
     unset.scope(A, 1000.0).state.has_answered = True
     state = msgspec.structs.replace(stored(unset, 1001.0), unknown_until=float("-inf"))
-    assert state.scopes[A].closed["bandwidth"] == pytest.approx((state.at + 14.0, 14.0))
+    assert state.scopes[A].times["bandwidth"] == pytest.approx((state.at + 14.0,))
     again = resumed(state, 0.0, 16.0)
     again.scope(A, 1000.0)
     again.restore_limits({A: {"bandwidth": 100}}, 1000.0)
     assert again.scope(A, 1000.0).earliest_at(1000.0) == pytest.approx(1014.0)
-    assert "closed" not in str(stored(again, 1015.0).scopes)
+    assert "bandwidth" not in str(stored(again, 1015.0).scopes)
+
+
+def test_a23_null_removes_a_bandwidth_at_run_time_too() -> None:
+    throttle = throttle_of(throttling_scopes={A: {"bandwidth": 100, "delay": 0.0}, "b": {"bandwidth": None}})
+    throttle.scope(A, 0.0).heard(heard(10.0), 10.0)
+    throttle.set(A, 10.0, bandwidth=None)
+    assert throttle.scope(A, 10.0).numbered == throttle.scope("b", 10.0).numbered == ()
 
 
 def test_a23_i11_unpaid_bytes_of_an_earlier_run_are_the_reason_in_a_scope_of_another_crawl() -> None:
     throttle = throttle_of(throttling_scopes={A: {"bandwidth": 100}})
-    throttle.scope(A, 0.0).received(10.0, 2000)
-    again, scope = resumed(stored(throttle, 10.0), 5.0, 10.0), Scope(A, Limits())
+    throttle.scope(A, 0.0).heard(heard(10.0), 10.0)
+    again, scope = resumed(stored(throttle, 10.0), 5.0, 10.0), Scope(A, Limits(bandwidth=100.0))
     again._job_scopes[None].hold(scope, 1000.0)
     reason = scope.reason(1000.0)
-    assert (reason.limit, reason.source) == ("bandwidth", "the job's last run")
+    assert reason.limit == "bandwidth"
     assert reason.until == pytest.approx(1015.0)
 
 
 def test_a23_a_preview_of_limits_keeps_the_average_size_and_the_unpaid_bytes() -> None:
     throttle = throttle_of(throttling_scopes={A: {"bandwidth": 500, "delay": 0.0, "delay_per_slot": 0.0}})
     scope = throttle.scope(A, 0.0)
-    scope.received(0.0, 2000)
+    scope.heard(heard(0.0), 0.0)
     before, after = throttle.preview(A, 1.0, bandwidth=100)
     assert [(limit.rate, limit.opens_in) for limit in (before, after)] == [(0.25, 3.0), (0.05, 3.0)]
-    assert scope.others[0].number == 500
-
-
-@pytest.mark.interpreted
-def test_a23_a_numbered_limit_whose_number_for_none_is_zero_is_made_only_if_it_is_configured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Zeroed(NumberLimit):
-        key = "delay_per_slot"
-
-    monkeypatch.setattr("trawl.throttling.scope.NUMBERED", (Zeroed,))
-    assert [limit.number for limit in Scope("a", Limits(delay_per_slot=2.0)).others] == [2.0]
-    assert Scope("a", Limits()).others == ()
+    assert scope.numbered[0].number == 500
 
 
 def test_a23_the_lower_bandwidth_of_two_crawls_applies() -> None:

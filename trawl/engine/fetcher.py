@@ -271,14 +271,14 @@ class Fetcher:
             self._limits.answered(attempt)
         self._time(attempt, outcome)
         size = self._count(attempt, outcome)
+        now = trio.current_time()
         if attempt.lane is not None:
             add_response(attempt.lane.scopes, outcome, size)
             for scope in attempt.lane.scopes:
-                if scope.others:
-                    sent_at = outcome.ended_at if outcome.sent_at is None else outcome.sent_at
-                    scope.received(sent_at, outcome.size or size)
+                if scope.hear_responses:
+                    outcome.size = outcome.size or size
+                    scope.heard(outcome, now)
         outcome.is_heard = True
-        now = trio.current_time()
         try:
             # Nearly always at once, because only a user's manager is awaited.
             if not self._throttle.record_outcome_nowait(attempt, outcome, now):

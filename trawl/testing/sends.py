@@ -263,8 +263,8 @@ class ScopeTracker:
             if (until := scope.held.until) > now and (reason := scope.held.because) is not None:
                 kind, source = reason.limit if reason.limit in _KINDS else "backoff", reason.source
                 self._closed.append((scope.id, now, until, until, kind, source, 0))
-            for limit in scope.others:
-                if (until := limit.stored(now)) > now:
+            for limit in scope.numbered:
+                if now < (until := limit.earliest_at(scope, now, 1.0)) < math.inf:
                     self._closed.append((scope.id, now, until, until, limit.name, limit.source, 0))
 
     async def watch(self, crawl: Crawl) -> None:

@@ -42,7 +42,7 @@ import attrs
 import msgspec
 from msgspec.structs import replace
 
-from trawl.errors import SettingsError
+from trawl.errors import ConnectFailed, ConnectTimeout, ReadTimeout, ResponseBroken, SettingsError
 from trawl.throttling.configuration import load_exception, load_object
 from trawl.throttling.limits import Jitter, jitter_factors
 from trawl.throttling.managers import OnFailure, call_user, call_user_number, ignore_failure
@@ -50,10 +50,13 @@ from trawl.throttling.managers import OnFailure, call_user, call_user_number, ig
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["OUTAGE", "Backoff", "BackoffState", "Base", "CustomBackoff", "backoff_of"]
+__all__ = ["CONNECTION_ERRORS", "OUTAGE", "Backoff", "BackoffState", "Base", "CustomBackoff", "backoff_of"]
 
 _CLOSE = 1.05
 """Factor on the refused delay. A delay within 5 % of the refused one has reached it."""
+
+CONNECTION_ERRORS = (ConnectTimeout, ReadTimeout, ConnectFailed, ResponseBroken)
+"""The errors of a connection that failed: the default of ``BACKOFF_EXCEPTIONS``."""
 
 OUTAGE = 3
 """Incidents in a row, without a good response between them, that make an outage."""

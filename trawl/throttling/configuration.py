@@ -259,12 +259,11 @@ class ScopeConfig(TypedDict, total=False):
         ),
     ]
     bandwidth: Annotated[
-        float,
+        Annotated[float, Meta(gt=0)] | None,
         Meta(
-            gt=0,
             title="bytes/s",
             description="Average number of bytes per second, as received: headers and bodies, before decompression. "
-            "After a response, nothing is sent until its bytes are paid for.",
+            "After a response, nothing is sent until its bytes are paid for. null means no limit.",
             extra={"absent": "no limit"},
         ),
     ]
@@ -298,7 +297,7 @@ def check_scope(config: object, path: str) -> ScopeConfig:
     """
     checked = _check_mapping(config, ScopeConfig, path)
     for key in ("rate", "bandwidth"):
-        if checked.get(key, 1.0) < 1.0 / MAX_NUMBER:
+        if (checked.get(key) or 1.0) < 1.0 / MAX_NUMBER:
             raise SettingsError(
                 f"{path}[{key!r}] is so low that nothing would ever be sent: {checked[key]:g}; raise it", path
             )
@@ -493,7 +492,7 @@ def _check_mapping(config: object, kind: Any, path: str) -> dict[str, Any]:
         check_count(value, entry)
         try:
             checked[key] = msgspec.convert(value, hints[key])
-        except (msgspec.ValidationError, TypeError) as error:
+        except msgspec.ValidationError as error:
             raise SettingsError(f"{entry} must be {_expected(str(error))}, not {value!r}", entry) from error
     return checked
 

@@ -21,6 +21,7 @@ from trawl.throttling.reasons import Reason
 from trawl.throttling.traffic import MAX_AHEAD
 
 if TYPE_CHECKING:
+    from trawl.http import Outcome
     from trawl.throttling.scope import Scope
     from trawl.throttling.traffic import Traffic
 
@@ -51,13 +52,17 @@ class Limit:
     it is sent again."""
 
     spaces: ClassVar[bool] = True
-    """False if it waits for the end of another request. The allowed rate of the report does not count such waits."""
+    """True if the waits for it count in the report's allowed rate. False if it waits for the end of another request,
+    because responses take any time."""
 
     hears_sends: ClassVar[bool] = False
     """True if the scope calls :meth:`taken`, :meth:`sent` and :meth:`written`."""
 
     hears_ends: ClassVar[bool] = False
     """True if the scope calls :meth:`ended`."""
+
+    hears_responses: ClassVar[bool] = False
+    """True if the scope calls :meth:`heard`."""
 
     def __init__(self, name: str) -> None:
         self.name: str = name
@@ -93,6 +98,12 @@ class Limit:
 
     def ended(self, scope: Scope, now: float, amount: float, was_sent: bool) -> None:
         """Record that its body was read or that it failed. Its place is still taken."""
+
+    def heard(self, outcome: Outcome, now: float) -> None:
+        """Record the response or the error of a request, once, before :meth:`ended`. ``now`` never decreases.
+
+        ``outcome.size`` is the size as received, or the size of the body if the transport does not count bytes.
+        """
 
     # -- other questions
 
@@ -473,18 +484,12 @@ class NumberLimit(Limit):
         super().__init__(self.key)
         self.number: float = number
 
-    def received(self, sent_at: float, size_bytes: int) -> None:
-        """Record the size of the response to a request that was sent at ``sent_at``. Its place is still taken.
+    def stored(self, now: float) -> tuple[float, ...]:
+        """Return the event loop times until which its records count, for a job to store. Past times are dropped."""
+        return ()
 
-        If the request failed, these are the bytes that arrived before.
-        """
-
-    def stored(self, now: float) -> float:
-        """Return the event loop time until which it is closed, for a job to store; ``-inf`` for nothing."""
-        return -inf
-
-    def restore(self, until: float) -> None:
-        """Restore that time."""
+    def restore(self, times: tuple[float, ...], now: float) -> None:
+        """Add such records of an earlier run to its own. Some of the times may have passed."""
 
     def usual_rate(self) -> float:
         """Return the sends per second that it allows for average requests; ``inf`` if unknown."""
@@ -511,6 +516,7 @@ class Bandwidth(NumberLimit):
     __slots__ = ("paid_at", "responses", "total")
 
     key: ClassVar[str] = "bandwidth"
+    hears_responses: ClassVar[bool] = True
 
     def __init__(self, number: float) -> None:
         super().__init__(number)
@@ -526,19 +532,20 @@ class Bandwidth(NumberLimit):
         """Return that time, because bytes may have arrived since the grant."""
         return self.paid_at
 
-    def received(self, sent_at: float, size_bytes: int) -> None:
-        """Add the time that pays for the bytes."""
-        self.paid_at = max(self.paid_at, sent_at) + size_bytes / self.number
-        self.total += size_bytes
+    def heard(self, outcome: Outcome, now: float) -> None:
+        """Add the time that pays for the bytes, also of a response that broke off."""
+        sent_at = now if outcome.sent_at is None else outcome.sent_at
+        self.paid_at = max(self.paid_at, sent_at) + outcome.size / self.number
+        self.total += outcome.size
         self.responses += 1
 
-    def stored(self, now: float) -> float:
-        """Return the time at which all bytes are paid for, if that is later than ``now``."""
-        return self.paid_at if self.paid_at > now else -inf
+    def stored(self, now: float) -> tuple[float, ...]:
+        """Return the time at which all bytes are paid for."""
+        return (self.paid_at,)
 
-    def restore(self, until: float) -> None:
+    def restore(self, times: tuple[float, ...], now: float) -> None:
         """Restore that time."""
-        self.paid_at = max(self.paid_at, until)
+        self.paid_at = max((self.paid_at, *times))
 
     def usual_rate(self) -> float:
         """Return the responses of average size that may be received per second."""

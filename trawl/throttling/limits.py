@@ -196,7 +196,8 @@ class LimitRow(NamedTuple):
         stricter: Returns the stricter of two numbers, for a scope of two crawls.
         host_setting: The field of the settings with the number of all hosts; "" if hosts have no limit by default.
         words: What a request waits for, if the key does not say it.
-        instead: What to configure for a scope of several processes, which can't have this limit; None if it can.
+        instead: What to do for a scope of several processes, which can't have this limit ("give it a 'rate'"); None if
+            it can.
         shade: The light and the dark color of the limit in a timeline, and its words there; None if it is not drawn.
     """
 
@@ -213,12 +214,12 @@ TABLE: tuple[LimitRow, ...] = (
     LimitRow("concurrency", math.inf, min, "concurrent_requests_per_domain", "all slots are busy"),
     LimitRow("delay", 0.0, max, "download_delay", shade=("#dbe2ea", "#3b4759", "delay")),
     LimitRow(
-        "delay_per_slot", 0.0, max, "download_delay_per_slot", "delay per slot", ": give it a 'delay'",
+        "delay_per_slot", 0.0, max, "download_delay_per_slot", "delay per slot", "give it a 'delay'",
         ("#fef3c7", "#4f4618", "delay per slot"),
     ),
     LimitRow("quota", math.inf, min, shade=("#ddd6fe", "#463b78", "quota spent")),
-    LimitRow("pages", math.inf, min, "pages_per_domain", "its last pages are on their way", ": give it a 'quota'"),
-    LimitRow("bandwidth", math.inf, min, instead=": give it a 'rate'", shade=("#bbf7d0", "#14532d", "bandwidth")),
+    LimitRow("pages", math.inf, min, "pages_per_domain", "its last pages are on their way", "give it a 'quota'"),
+    LimitRow("bandwidth", math.inf, min, instead="give it a 'rate'", shade=("#bbf7d0", "#14532d", "bandwidth")),
 )  # fmt: skip
 """The configurable limits of a scope. Settings, merging, refusals, explanations and timelines read this table."""
 

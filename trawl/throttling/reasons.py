@@ -454,7 +454,7 @@ def rate_in_force(scope: Scope) -> float:
     rate = 1.0 / effective.delay if effective.delay > 0.0 else math.inf
     if effective.delay_per_slot > 0.0 and effective.concurrency < math.inf:
         rate = min(rate, effective.concurrency / effective.delay_per_slot)
-    return min(rate, rate_of_quota(scope), *[limit.usual_rate() for limit in scope.others])
+    return min(rate, rate_of_quota(scope), *[limit.usual_rate() for limit in scope.numbered])
 
 
 def rate_of_quota(scope: Scope) -> float:
@@ -488,7 +488,7 @@ def send_limit(scope: Scope, now: float, why: Reason | None = None) -> SendLimit
             limits.append((slots / rest, _PER_SLOT, rest, effective.delay_source))
         if times is not None and (seconds := (times.connecting + times.fetching) / times.sends) > 0.0:
             limits.append((slots / seconds, "concurrency", slots, effective.concurrency_source))
-    limits += [(limit.usual_rate(), limit.name, limit.number, limit.source) for limit in scope.others]
+    limits += [(limit.usual_rate(), limit.name, limit.number, limit.source) for limit in scope.numbered]
     until = (why or scope.reason(now)).until
     opens_in = max(until - now, 0.0) if until < math.inf else 0.0
     rate, name, number, source = min(limits, key=itemgetter(0), default=(math.inf, "", 0.0, ""))

@@ -46,6 +46,7 @@ from trawl.throttling.reasons import Reason, Waits
 from trawl.throttling.traffic import MAX_AHEAD, MAX_LEAD, MAX_PREPARATION, MIN_LEAD, Traffic
 
 if TYPE_CHECKING:
+    from trawl.http import Outcome
     from trawl.throttling.common import ScopeHolder
 
 __all__ = ["CONFIGURED", "MAX_LEAD", "MIN_LEAD", "Scope"]
@@ -73,10 +74,11 @@ class Scope:
         held: The hold.
         quota: The quota; None if there is none.
         pages: The page budget; None if there is none.
-        others: The limits that need nothing but a number, such as the bandwidth.
+        numbered: The limits that need nothing but a number, such as the bandwidth.
         in_force: The limits that may close it, in the order in which they are named if several open at the same time.
         hear_sends: The limits that are told of grants and sends.
         hear_ends: The limits that are told of ends.
+        hear_responses: The limits that are told of responses and failures.
         closed_by: The limit that opens last, by the latest decision; None if none has closed it yet.
         step: Number of backoff steps. Each send remembers the number at its grant.
         grants: Number of times that the scope was taken.
@@ -92,13 +94,14 @@ class Scope:
         "effective",
         "grants",
         "hear_ends",
+        "hear_responses",
         "hear_sends",
         "held",
         "holders",
         "id",
         "in_force",
         "limits",
-        "others",
+        "numbered",
         "pages",
         "places",
         "quota",
@@ -118,7 +121,7 @@ class Scope:
         self.held: Hold = Hold()
         self.quota: Quota | None = None
         self.pages: PageBudget | None = None
-        self.others: tuple[NumberLimit, ...] = ()
+        self.numbered: tuple[NumberLimit, ...] = ()
         self.closed_by: Limit | None = None
         self.step: int = 0
         self.grants: int = 0
@@ -155,12 +158,12 @@ class Scope:
         else:
             self.quota.apply_limits(limits.quota, limits.window, sliding=limits.sliding, now=now)
         wanted = [make for make in NUMBERED if getattr(limits, make.key) != UNLIMITED[make.key]]
-        self.others = tuple([self._other(make, limits) for make in wanted])
+        self.numbered = tuple([self._numbered(make, limits) for make in wanted])
         self.arrange(EffectiveLimits(limits.concurrency, limits.delay, limits.delay_per_slot, limits.jitter))
 
-    def _other(self, make: type[NumberLimit], limits: Limits) -> NumberLimit:
+    def _numbered(self, make: type[NumberLimit], limits: Limits) -> NumberLimit:
         number = getattr(limits, make.key)
-        for limit in self.others:
+        for limit in self.numbered:
             if limit.name == make.key:
                 limit.number = number
                 return limit
@@ -176,7 +179,7 @@ class Scope:
         spacing.name, spacing.source = wanted.delay_limit, wanted.delay_source
         spacing.set(wanted.delay, wanted.jitter, is_slowed=wanted.floor > 0.0 or wanted.delay_limit != "delay")
         in_force: list[Limit] = [places] if wanted.concurrency < inf else []
-        for limit in (self.pages, self.quota, *self.others):
+        for limit in (self.pages, self.quota, *self.numbered):
             if limit is not None:
                 limit.source = wanted.source
                 in_force.append(limit)
@@ -199,6 +202,7 @@ class Scope:
         self.in_force: tuple[Limit, ...] = tuple(in_force)
         self.hear_sends: tuple[Limit, ...] = tuple([limit for limit in in_force if limit.hears_sends])
         self.hear_ends: tuple[Limit, ...] = tuple([limit for limit in in_force if limit.hears_ends])
+        self.hear_responses: tuple[Limit, ...] = tuple([limit for limit in in_force if limit.hears_responses])
 
     def hold(self, until: float, reason: Reason) -> None:
         """Send nothing before ``until``. The latest of several holds applies."""
@@ -444,10 +448,10 @@ class Scope:
             limit.ended(self, now, amount, was_sent)
         self.traffic.give(slot, amount, was_sent=was_sent)
 
-    def received(self, sent_at: float, size_bytes: int) -> None:
-        """Record the size of the response to a request that was sent at ``sent_at``. Its place is still taken."""
-        for limit in self.others:
-            limit.received(sent_at, size_bytes)
+    def heard(self, outcome: Outcome, now: float) -> None:
+        """Record the response or the error of a request, once. Its place is still taken."""
+        for limit in self.hear_responses:
+            limit.heard(outcome, now)
 
     def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
         """Correct the quota by ``difference`` (negative: a refund) for a request sent at ``sent_at``.

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from trawl.errors import SettingsError
+from trawl.throttling.backoff import CONNECTION_ERRORS
 from trawl.throttling.configuration import (
     JITTER_RANGE,
     JitterConfig,
@@ -33,12 +34,7 @@ def _default_codes() -> list[int]:
 
 
 def _default_exceptions() -> list[object]:
-    return [
-        "trawl.exceptions.ConnectTimeout",
-        "trawl.exceptions.ReadTimeout",
-        "trawl.exceptions.ConnectFailed",
-        "trawl.exceptions.ResponseBroken",
-    ]
+    return [f"trawl.exceptions.{error.__name__}" for error in CONNECTION_ERRORS]
 
 
 class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):

@@ -257,7 +257,7 @@ def check_shared(policy: ScopePolicy, *, path: str) -> None:
         # A delay per slot that is the default of all hosts is applied as a delay.
         number = config.get(row.key, row.none) if row.none == 0.0 else getattr(limits, row.key)
         if row.instead is not None and number != row.none:
-            wrong = wrong or f"{row.key!r}{row.instead}"
+            wrong = wrong or f"{row.key!r}: {row.instead}"
     if wrong:
         words = f"{path} is needed by several processes of this job, and such a scope can't have {wrong}"
         raise SettingsError(words, path)

@@ -100,8 +100,6 @@ class SendSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         sent_at: The latest send.
         slots: The latest send of each slot that still rests.
         held_until: The end of the hold.
-        held_for: Seconds of the hold from the time of the state, because a clock that was set back must not lengthen
-            it.
         held_limit: The limit that holds it.
         held_source: The source of that limit.
     """
@@ -109,9 +107,13 @@ class SendSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     sent_at: float = -inf
     slots: tuple[float, ...] = ()
     held_until: float = -inf
-    held_for: float = 0.0
     held_limit: str = "hint"
     held_source: str = ""
+
+    def moved(self, clock: Callable[[float], float]) -> SendSnapshot:
+        """Return the same value with its times converted to another clock."""
+        slots = tuple([clock(at) for at in self.slots])
+        return replace(self, sent_at=clock(self.sent_at), slots=slots, held_until=clock(self.held_until))
 
 
 class ServerLimit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -157,7 +159,7 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         last_latency: The last latency that AutoThrottle measured, in seconds.
         learned: The state of rampup; None without one.
         told: The limit that the server announced; None if there is none.
-        closed: The time until which other limits are closed, and the seconds until then, by key.
+        times: The times until which records of limits with a single number count, by key.
     """
 
     pace: SendSnapshot | None = None
@@ -174,7 +176,19 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     last_latency: float = 0.0
     learned: RampupSnapshot | None = None
     told: ServerLimit | None = None
-    closed: dict[str, tuple[float, float]] = {}
+    times: dict[str, tuple[float, ...]] = {}
+
+    def moved(self, clock: Callable[[float], float]) -> ScopeSnapshot:
+        """Return the same value with its times converted to another clock."""
+        return replace(
+            self,
+            pace=None if self.pace is None else self.pace.moved(clock),
+            quota=None if self.quota is None else self.quota.moved(clock),
+            backoff=None if self.backoff is None else self.backoff.moved(clock),
+            good_at=clock(self.good_at),
+            told=None if self.told is None else self.told.moved(clock),
+            times={key: tuple([clock(at) for at in times]) for key, times in self.times.items()},
+        )
 
 
 class ThrottleSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

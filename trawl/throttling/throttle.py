@@ -171,6 +171,8 @@ class Throttle:
         if is_new:
             if "://" in id:
                 self.warnings.named_by_url(id)
+            if scope.holders:
+                self._tighten(scope, now)
             job_scopes = self._job_scopes.get(self.part_of(scope.id)) if self._job_scopes else None
             if job_scopes is not None and scope.holders:
                 job_scopes.hold(scope, now)
@@ -180,8 +182,6 @@ class Throttle:
                 self._slow_down(scope, now)
             if self._line is not None and isinstance(scope, SharedScope):
                 self._line.publish(scope.id, shared_limits(scope, now), is_new=True)
-            if scope.holders:
-                self._tighten(scope, now)
         return scope
 
     def _tighten(self, scope: Scope, now: float) -> None:
@@ -667,8 +667,7 @@ class Throttle:
         state.set_policy(policy)
         self._table.apply_limits(scope, policy.limits, now)
         if self._job_scopes and (job_scopes := self._job_scopes.get(self.part_of(scope.id))) is not None:
-            job_scopes.restore_quota(scope, now)
-            job_scopes.restore_closed(scope)
+            job_scopes.restore_limits(scope, now)
         self._slow_down(scope, now)
         state.apply(scope)
         self._moved(scope, now)
@@ -713,7 +712,7 @@ class Throttle:
         else:
             for name in ("backoff", "robots", "robots_asked", "told", "totals"):
                 setattr(after.state, name, getattr(known.state, name))
-            after.others = tuple([limit.copy() for limit in known.others])
+            after.numbered = tuple([limit.copy() for limit in known.numbered])
             after.apply_limits(policy.limits)
             after.traffic.restore(known.traffic.last_sent)
             after.held = known.held
