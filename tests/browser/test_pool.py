@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
@@ -46,16 +46,56 @@ async def test_three_browsers_that_end_at_the_start_are_enough() -> None:
 
 
 async def test_the_last_output_of_a_browser_that_does_not_start_is_in_the_error(tmp_path: Path) -> None:
-    program = tmp_path / "chromium-headless-shell"
-    program.write_text("#!/bin/sh\necho 'error while loading shared libraries: libnss3.so' >&2\nexit 127\n")
-    program.chmod(0o755)
-    browsers = Browsers(BrowserSettings(browser_path=str(program), browser_sandbox=False), ThreadBlocking())
+    words = "echo 'error while loading shared libraries: libnss3.so' >&2\nexit 127"
+    path = program(tmp_path / "chromium-headless-shell", words)
+    browsers = Browsers(BrowserSettings(browser_path=path, browser_sandbox=False), ThreadBlocking())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(browsers.run)
         with pytest.raises(BrowserEnded, match=r"did not start: error while loading shared libraries: libnss3\.so"):
             async with browsers.open_page(Opening(ask=ask)):
                 pass
         nursery.cancel_scope.cancel()
+
+
+def program(path: Path, script: str) -> str:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+STARTS = """printf '{"id":1,"result":{}}\\0' >&4; exec cat <&3 >/dev/null"""
+
+
+@pytest.mark.parametrize("starts", [True, False])
+async def test_a_browser_that_ends_in_a_namespace_is_started_once_more_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, starts: bool
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program(tmp_path / "unshare", 'while [ "${1#--}" != "$1" ]; do shift; done; export NAMESPACE=own; exec "$@"')
+    script = f"echo start >> {tmp_path}/starts; "
+    script += (
+        f'[ -z "$NAMESPACE" ] || {{ echo no sandbox >&2; exit 1; }}\n{STARTS if starts else "echo no >&2; exit 1"}'
+    )
+    path = program(tmp_path / "chromium-headless-shell", script)
+    with nullcontext() if starts else pytest.raises(BrowserEnded, match=r"did not start: no$"):
+        async with devtools.open_chromium(path, [], has_sandbox=False, blocking=ThreadBlocking()) as chromium:
+            assert chromium.connection.ended is None
+    assert (tmp_path / "starts").read_text() == "start\n" * 2  # noqa: ASYNC240
+    assert [record.getMessage() for record in caplog.records if record.name == "trawl.browser"] == [
+        f"{path} did not start, so it is tried without a network namespace: no sandbox"
+    ]
+
+
+async def test_a_variable_of_the_environment_does_not_change_how_a_browser_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("u", "false")
+    path = program(tmp_path / "chromium-headless-shell", STARTS)
+    for has_network in (True, False):
+        async with devtools.open_chromium(
+            path, [], has_sandbox=False, blocking=ThreadBlocking(), has_network=has_network
+        ) as chromium:
+            assert chromium.connection.ended is None
 
 
 def test_a_profile_that_a_process_in_another_container_uses_is_kept(
@@ -90,10 +130,10 @@ async def test_a_profile_whose_removal_hangs_does_not_delay_the_end() -> None:
 
 
 async def test_a_page_that_is_cancelled_while_its_browser_starts_leaves_no_process(tmp_path: Path) -> None:
-    program, started = tmp_path / "chromium-headless-shell", tmp_path / "started"
-    program.write_text(f"#!/bin/sh\necho $$ > {started}.new; mv {started}.new {started}\nexec sleep 60\n")
-    program.chmod(0o755)
-    browsers = Browsers(BrowserSettings(browser_path=str(program), browser_sandbox=False), ThreadBlocking())
+    started = tmp_path / "started"
+    script = f"echo $$ > {started}.new; mv {started}.new {started}\nexec sleep 60"
+    path = program(tmp_path / "chromium-headless-shell", script)
+    browsers = Browsers(BrowserSettings(browser_path=path, browser_sandbox=False), ThreadBlocking())
     waits: list[str] = []
 
     @contextmanager

@@ -11,9 +11,9 @@ leaves half a message, and one task reads::
 A command that creates something has a function ``undo``. If the caller is cancelled, the later reply is passed to
 ``undo``, so that a cancelled ``Target.createTarget`` leaves no tab.
 
-**No network**. Chromium runs in a network namespace of its own, if the kernel allows it. In any case, all its traffic
-goes to a proxy that does not exist, and WebRTC may not bypass it. So each request is either answered by trawl or fails
-(:mod:`trawl.browser.page`).
+**No network**. Chromium runs in a network namespace of its own, if the kernel allows it and Chromium starts in it. In
+any case, all its traffic goes to a proxy that does not exist, and WebRTC may not bypass it. So each request is either
+answered by trawl or fails (:mod:`trawl.browser.page`).
 
 Length: one program from its path to its last process, with the list of its flags.
 """
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import shutil
 import signal
@@ -40,6 +41,8 @@ from trawl.blocking import Blocking
 from trawl.errors import BrowserEnded, UsageError
 
 __all__ = ["Chromium", "CommandFailed", "Connection", "Handler", "Reply", "find_chromium", "open_chromium"]
+
+logger: logging.Logger = logging.getLogger("trawl.browser")
 
 INSTALL = "`apt install chromium-headless-shell` or `npx @puppeteer/browsers install chrome-headless-shell`"
 """How to get a Chromium, for messages."""
@@ -477,6 +480,7 @@ def _is_alive(pid: int) -> bool:
 _NAMESPACE = """u="unshare --net"; [ "$(id -u)" = 0 ] || u="$u --map-current-user"
 $u true </dev/null >/dev/null 2>&1 || u=
 """
+_NO_NAMESPACE = "u=\n"
 # The pipes move from 0 and 1, which a subprocess has, to 3 and 4, which Chromium uses.
 _EXEC = 'exec $u "$@" 3<&0 4>&1 </dev/null >/dev/null'
 
@@ -503,43 +507,51 @@ async def open_chromium(
     check_sandbox(has_sandbox=has_sandbox)
     profile, lock = await blocking.run(_new_profile)
     arguments = [*FLAGS, *(() if has_network else NO_NETWORK), *(() if has_sandbox else ["--no-sandbox"]), *flags]
-    shell = ["/bin/sh", "-c", _EXEC if has_network else _NAMESPACE + _EXEC, "sh"]
-    command = [*shell, path, *arguments, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
+    command = [path, *arguments, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
+    starts = [_NO_NAMESPACE] if has_network else [_NAMESPACE, _NO_NAMESPACE]
     try:
-        process = await trio.lowlevel.open_process(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
-        try:
-            async with trio.open_nursery() as nursery:
-                output = bytearray()
-                assert process.stdin is not None
-                assert process.stdout is not None
-                assert process.stderr is not None
-                nursery.start_soon(_keep_last, process.stderr, output)
-                pipe = Pipe(process.stdin, process.stdout)
-                connection = Connection(pipe.send, pipe.receive)
-                nursery.start_soon(connection.run)
-                chromium = Chromium(path, connection, process.pid, output)
-                failure: BrowserEnded | None = None
+        for number, start in enumerate(starts, 1):
+            async with _running(path, ["/bin/sh", "-c", start + _EXEC, "sh", *command]) as chromium:
                 try:
                     await chromium.call("Browser.getVersion")
                 except BrowserEnded:
-                    failure = BrowserEnded(f"{path} did not start: {chromium.last_words()}")
-                if failure is None:
+                    words = chromium.last_words()
+                else:
                     yield chromium
-                nursery.cancel_scope.cancel()
-            if failure is not None:
-                raise failure
-        finally:
-            with trio.move_on_after(CLOSE_GRACE, shield=True):
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-                for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
-                    await stream.aclose()
+                    return
+            if number < len(starts):
+                logger.warning("%s did not start, so it is tried without a network namespace: %s", path, words)
+        raise BrowserEnded(f"{path} did not start: {words}")
     finally:
         with trio.move_on_after(CLOSE_GRACE, shield=True):
             await blocking.run_abandonable(_remove, profile, lock)
+
+
+@asynccontextmanager
+async def _running(path: str, command: Sequence[str]) -> AsyncGenerator[Chromium, None]:
+    """Run a command that becomes a Chromium. When the block ends, all its processes are killed. A checkpoint."""
+    process = await trio.lowlevel.open_process(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        async with trio.open_nursery() as nursery:
+            output = bytearray()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            nursery.start_soon(_keep_last, process.stderr, output)
+            pipe = Pipe(process.stdin, process.stdout)
+            connection = Connection(pipe.send, pipe.receive)
+            nursery.start_soon(connection.run)
+            yield Chromium(path, connection, process.pid, output)
+            nursery.cancel_scope.cancel()
+    finally:
+        with trio.move_on_after(CLOSE_GRACE, shield=True):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+                await stream.aclose()
 
 
 def _remove(folder: str, lock: int) -> None:
