@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -19,9 +21,10 @@ from tests.jobs.site import Runs, all_urls, site
 from tests.simulated_store import SimulatedStore
 from trawl.blocking import InlineBlocking
 from trawl.cli import main
-from trawl.cli.job import waiting_lines, workers_table
+from trawl.cli.job import DirectoryLink, ServerLink, waiting_lines, workers_table
 from trawl.engine import Crawl
-from trawl.engine.steering import SOCKET, Add, Drop, Order, Pause, Reply, Resume, SetLimits, Stop, stored_form
+from trawl.engine.steering import SOCKET, Add, Drop, Order, Pause, Reply, Resume, SetLimits, Stop, View, stored_form
+from trawl.errors import UsageError
 from trawl.events import Steered
 from trawl.frontier.inspect import SessionReport
 from trawl.frontier.redis import report
@@ -229,6 +232,57 @@ def answer_once(listening: socket.socket, reply: bytes) -> None:
     with listening.accept()[0] as connection:
         connection.makefile("rb").readline()
         connection.sendall(reply + b"\n")
+
+
+async def test_a_process_that_does_not_reply_is_not_taken_for_none(tmp_path: Path) -> None:
+    job = await open_job(tmp_path / "job", InlineBlocking())
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "job" / SOCKET))
+        listening.listen()
+        answering = threading.Thread(target=answer_once, args=(listening, b'{"error":"it is busy"}'))
+        answering.start()
+        with pytest.raises(UsageError, match="it is busy"):
+            DirectoryLink(str(tmp_path / "job")).look(View())
+        answering.join()
+    (tmp_path / "job" / SOCKET).unlink()
+    link = DirectoryLink(str(tmp_path / "job"))
+    assert link.look(View()).status.state == f"running, process {os.getpid()}"  # as a process that is just starting
+    await job.aclose()
+    assert link.look(View()).status.state == "no process works on it: new"
+
+
+@pytest.mark.parametrize(
+    ("lease_left", "said"),
+    [(30.0, "no process has replied yet: try again"), (-1.0, "no process works on it now")],
+)
+def test_a_process_that_has_not_replied_yet_is_not_taken_for_none(
+    monkeypatch: pytest.MonkeyPatch, lease_left: float, said: str
+) -> None:
+    """With a long lease, a process alone looks for questions rarely."""
+    sessions = [SessionReport(number=1, name="here", lease_left=lease_left)]
+    monkeypatch.setattr(report, "ask_processes", lambda *_: sessions)
+    link = ServerLink(URL)
+    assert link.why("a.example") == (said, [])
+    assert link.effect_of(Drop("a.example")) == said
+
+
+def test_a_view_that_was_not_asked_for_a_while_is_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server still has the old reply to the old question."""
+    asked: list[str] = []
+    now = [1000.0]
+
+    def ask(_: str, id: str, *__: object) -> list[SessionReport]:
+        asked.append(id)
+        return [SessionReport(number=1, name="here", lease_left=30.0)]
+
+    monkeypatch.setattr(report, "ask_processes", ask)
+    monkeypatch.setattr("trawl.cli.job.time", SimpleNamespace(monotonic=lambda: now[0]))
+    link = ServerLink(URL)
+    for elapsed in (0.0, 1.0, 9.0, 600.0):
+        now[0] += elapsed
+        link.look(View())
+    assert len(set(asked[:3])) == 1
+    assert asked[3] != asked[2]
 
 
 def test_a_job_in_a_directory_without_a_process_takes_no_orders(

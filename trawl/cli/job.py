@@ -9,6 +9,7 @@ Length: the two ways to reach the processes of a job, and everything that is pri
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -88,7 +89,10 @@ __all__ = [
 ]
 
 REPLY_WITHIN = 6.0
-"""Seconds in which the processes of a job in a server must reply. A process alone looks for questions every 4 s."""
+"""Seconds in which the processes of a job in a server must reply.
+
+A process alone looks for questions when it renews its lease: by default every 4 s, and later with a longer lease.
+"""
 
 MAX_OFFSET = 400
 """Maximum number of scopes before the visible ones, for which each process of a job in a server is asked."""
@@ -228,8 +232,12 @@ class DirectoryLink:
         """Return what the process says, or what the job stores if there is no process."""
         try:
             reply = ask(self._job, view=view)
-        except UsageError:
-            return _stored_look(inspect.inspect_job(self._job), view)
+        except UsageError as error:
+            report = inspect.inspect_job(self._job)
+            is_unheard = isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError)
+            if report.owner is not None and not is_unheard:  # unheard: it is starting, or could not open its socket
+                raise
+            return _stored_look(report, view)
         status = reply.crawl_status()
         if status is None:
             raise UsageError(f"job {self._job}: {OTHER_VERSION}")
@@ -264,7 +272,7 @@ class ServerLink:
 
         self.name: str = Address.parse(job).shown
         self._job = job
-        self._ids: dict[View, str] = {}
+        self._asked: dict[View, tuple[str, float]] = {}
 
     def sessions(self) -> list[SessionReport]:
         """Return the reports of its processes."""
@@ -276,7 +284,11 @@ class ServerLink:
         """Return what the processes say, or what the job stores if there is no process."""
         from trawl.frontier.redis import report  # noqa: PLC0415 - needs coredis
 
-        id = self._ids.setdefault(view, uuid4().hex)
+        # The server keeps replies longer than the processes update them, so a question that has ended gets a new id.
+        now = time.monotonic()
+        self._asked = {each: known for each, known in self._asked.items() if known[1] > now - report.ASKED}
+        id = self._asked.get(view, (uuid4().hex, now))[0]
+        self._asked[view] = id, now
         # Each process returns its own first scopes, because it does not know those of others.
         asked = msgspec.structs.replace(view, offset=0, count=min(view.offset, MAX_OFFSET) + view.count)
         sessions = self._ask(id, Question(view=asked), 0.0)
@@ -293,11 +305,12 @@ class ServerLink:
 
     def why(self, subject: str) -> tuple[str, Sequence[str]]:
         """Return why a URL, a scope or a host waits, and what its host has asked for."""
-        replies = [reply for _, reply in self._replies(Question(why=subject))]
+        answered, silence = self._replies(Question(why=subject))
+        replies = [reply for _, reply in answered]
         # A process that does not send to the host says so.
         replies.sort(key=lambda reply: (" sends to it: " in reply.words, reply.words == NO_DELAY))
         host = [line for reply in replies for line in reply.host]
-        return (replies[0].words if replies else "no process works on the job now"), host
+        return (replies[0].words if replies else silence), host
 
     def effect_of(self, order: Order) -> str:
         """Return the effect that an order would have now.
@@ -305,7 +318,7 @@ class ServerLink:
         Raises:
             TrawlError: If the order does not fit.
         """
-        replies = self._replies(Question(preview=order))
+        replies, silence = self._replies(Question(preview=order))
         for _, reply in replies:
             if reply.error:
                 raise UsageError(reply.error)
@@ -313,7 +326,7 @@ class ServerLink:
             load(Layer("--set", {"THROTTLING_SCOPES": {order.scope: order.limits}}))
         words = Counter(reply.words for _, reply in replies)
         if len(words) < 2:
-            return next(iter(words), "no process works on it now")
+            return next(iter(words), silence)
         return "; ".join(f"{name}: {reply.words}" for name, reply in replies)
 
     def order(self, order: Order) -> str:
@@ -327,10 +340,13 @@ class ServerLink:
         words = "1 process" if count == 1 else f"{count} processes"
         return f"{words} will execute it with the next renewal of the lease"
 
-    def _replies(self, question: Question) -> list[tuple[str, Reply]]:
+    def _replies(self, question: Question) -> tuple[list[tuple[str, Reply]], str]:
+        """Return the names of the processes with their replies, and what to say if there is none."""
         id = uuid4().hex
         sessions = self._ask(id, question, REPLY_WITHIN)
-        return [(each.name, reply) for each in sessions if (reply := replies_of(each, id)) is not None]
+        are_there = any(each.lease_left > 0 for each in sessions)
+        silence = "no process has replied yet: try again" if are_there else "no process works on it now"
+        return [(each.name, reply) for each in sessions if (reply := replies_of(each, id)) is not None], silence
 
     def _ask(self, id: str, question: Question, patience: float) -> list[SessionReport]:
         """Return the processes that work on the job, with their replies so far."""
@@ -351,7 +367,7 @@ def _stored_look(report: JobReport, view: View) -> Look:
     rows = [ScopeStatus(scope=scope, queued=count) for scope, count in report.scopes if view.text in scope]
     status = CrawlStatus(
         spider="" if facts is None else facts.spider,
-        state=f"no process works on it: {_state(report)}",
+        state=_state(report) if report.owner is not None else f"no process works on it: {_state(report)}",
         pages=int(stats.get("response_count") or 0),
         items=int(stats.get("item_scraped_count") or 0),
         errors=sum([int(stats.get(key) or 0) for key in ERROR_KEYS]),
