@@ -168,6 +168,25 @@ def test_a_large_amount_keeps_its_quota_while_others_use_its_second_scope() -> N
     assert rig.labels.count("both") > 10
 
 
+def test_a_kept_quota_is_used_when_a_scope_that_its_lane_lost_is_closed_for_longer() -> None:
+    rig = Rig({"a": Limits(quota=20, window=100.0, sliding=True)})
+    rig.push("spent", "a=19")
+    assert rig.grant_all() == ["spent"]
+    rig.now = 20.0
+    large = rig.push("large", "a=20", "b")
+    rig.scope("c").hold(30.0, Reason("c", "hint", 30.0, "test"))
+    both = rig.push("both", "b", "c")
+    for attempt in (large, both):
+        assert attempt.lane is not None
+        rig.scheduler.queues.reserve(attempt.lane, rig.now)
+    rig.push("small", "a=1")
+    assert not rig.grant_all()
+    assert holders(rig) == {large.lane, both.lane}
+    rig.scope("b").hold(300.0, Reason("b", "hint", 300.0, "test"))
+    rig.scheduler.changed(rig.scope("b"), rig.now)
+    assert rig.grant_all() == ["small"]
+
+
 @pytest.mark.parametrize("is_withdrawn", [False, True])
 def test_a_lane_that_takes_a_reservation_over_goes_at_once_if_its_scopes_are_open(is_withdrawn: bool) -> None:
     rig = Rig({"a": Limits(delay=60.0)})

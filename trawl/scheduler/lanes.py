@@ -18,6 +18,7 @@ import attrs
 
 from trawl.frontier import Amounts
 from trawl.scheduler.attempt import PAGE, Attempt, LaneId
+from trawl.throttling.limit import PATIENCE
 from trawl.throttling.limits import EXACT
 from trawl.throttling.reasons import Reason
 from trawl.throttling.scopes import BROWSER
@@ -402,6 +403,11 @@ class Lane:
         """Return when its best attempt may be granted, as far as time decides, by its scopes except ``but``."""
         scopes = [scope for scope in self.scopes if scope is not but]
         return max([scope.foreseen_at(now, self.amount_in(scope)) for scope in scopes], default=now)
+
+    def awaits_quota(self, now: float) -> bool:
+        """Return True if the amount of its best attempt fits one of its quotas only much later."""
+        amounts = [(scope.quota, self.amount_in(scope)) for scope in self.scopes]
+        return any(quota is not None and quota.fits_at(amount, now) > now + PATIENCE for quota, amount in amounts)
 
     def amount_in(self, scope: Scope) -> float:
         """Return the amount that its best attempt is expected to use of ``scope``."""

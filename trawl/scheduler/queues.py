@@ -39,7 +39,6 @@ from typing import TYPE_CHECKING
 from trawl.scheduler.attempt import PAGE
 from trawl.scheduler.lanes import READY
 from trawl.scheduler.scope_queue import ROOM_TO_GROW, ScopeQueue, Ticket
-from trawl.throttling.limit import PATIENCE
 
 if TYPE_CHECKING:
     from trawl.scheduler.attempt import Attempt
@@ -127,9 +126,9 @@ class LaneQueues:
             queue.armed = inf
 
     def is_needed(self, scope: Scope) -> bool:
-        """Return True if a lane waits in the queue of ``scope``, or has reserved it."""
+        """Return True if a lane waits in the queue of ``scope``, or has reserved it or other scopes with it."""
         queue = self.scope_queues.get(scope.id)
-        return queue is not None and (queue.reserved_for is not None or bool(queue.lanes()))
+        return queue is not None and bool(queue.holders or queue.lanes())
 
     # -- lanes move
 
@@ -194,7 +193,7 @@ class LaneQueues:
     def reserve(self, lane: Lane, now: float) -> None:
         """Reserve all scopes of a lane that was passed too often, unless one is reserved for a better lane.
 
-        A lane that loses a scope by this keeps its others only if it waits for a time that is far away.
+        A lane that loses a scope by this keeps its others only if it waits for a quota that is far away.
         """
         queues = [self.queue_of(scope) for scope in lane.scopes]
         if all(queue.reserved_for is lane for queue in queues):
@@ -204,10 +203,11 @@ class LaneQueues:
             return
         for queue in queues:
             queue.reserved_for = lane
+            queue.holders[lane] = None
             queue.refills = -1  # compute the times of the lanes set aside again
         lane.has_reserved = True
         for _, other in others:
-            if other.foreseen_at(now) <= now + PATIENCE:
+            if not other.awaits_quota(now):
                 self.let_go(other)
             for scope in other.scopes:
                 self.wake(self.queue_of(scope), now)
@@ -218,19 +218,21 @@ class LaneQueues:
             return False
         lane.has_reserved = False
         for scope in lane.scopes:
-            queue = self.scope_queues.get(scope.id)
-            if queue is not None and queue.reserved_for is lane:
+            queue = self.scope_queues[scope.id]
+            del queue.holders[lane]
+            if queue.reserved_for is lane:
                 queue.reserved_for = None
                 queue.refills = -1  # check the lanes that were set aside for it
         return True
 
     def wake_others(self, queue: ScopeQueue, now: float) -> None:
-        """Wake the other queues that are reserved for the same lane as ``queue``, because that may wait longer now."""
-        assert queue.reserved_for is not None
-        for scope in queue.reserved_for.scopes:
-            if scope is not queue.scope and (other := self.scope_queues.get(scope.id)) is not None:
-                other.refills = -1
-                self.wake(other, now)
+        """Wake the queues that are reserved for the holders of ``queue``, because these may wait longer now."""
+        for lane in list(queue.holders):
+            for scope in lane.scopes:
+                other = self.scope_queues[scope.id]
+                if other.reserved_for is lane and other is not queue:
+                    other.refills = -1
+                    self.wake(other, now)
 
     # -- scopes open
 

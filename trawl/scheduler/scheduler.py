@@ -402,7 +402,7 @@ class Scheduler:
             if queue is not None:
                 is_awaited = True
                 queues.wake(queue, now)
-                if queue.reserved_for is not None:
+                if queue.holders:
                     queues.wake_others(queue, now)
         return is_awaited
 
@@ -421,7 +421,7 @@ class Scheduler:
                 queue.woken = None
                 queue.refills = -1
                 queues.wake(queue, now)
-                if queue.reserved_for is not None:
+                if queue.holders:
                     queues.wake_others(queue, now)
 
     def gate_of(self, origin: str) -> OriginGate | None:
@@ -679,7 +679,7 @@ class Scheduler:
         for scope in lane.scopes:
             if scope_queues and (queue := scope_queues.get(scope.id)) is not None:
                 queues.wake(queue, now)
-                if queue.reserved_for is not None:
+                if queue.holders:
                     queues.wake_others(queue, now)
             if queues is not self.preparations and self.preparations.scope_queues:
                 self._wake_preparations(scope, now)
@@ -690,7 +690,7 @@ class Scheduler:
         if (queue := preparations.scope_queues.get(scope.id)) is not None:
             queue.refills = -1  # fewer are ahead, so a larger amount may fit
             preparations.wake(queue, now)
-            if queue.reserved_for is not None:
+            if queue.holders:
                 preparations.wake_others(queue, now)
 
     def _wake(self, lane: Lane, now: float) -> None:
@@ -698,7 +698,7 @@ class Scheduler:
         for scope in lane.scopes:
             if scope_queues and (queue := scope_queues.get(scope.id)) is not None:
                 queues.wake(queue, now)
-                if queue.reserved_for is not None:
+                if queue.holders:
                     queues.wake_others(queue, now)
             if self.preparations.scope_queues:
                 self._wake_preparations(scope, now)

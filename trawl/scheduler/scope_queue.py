@@ -10,8 +10,8 @@ which the lane with the reservation may be granted, as far as that is known (:me
 <trawl.throttling.limit.Limit.delays>`). So a scope stays in use while another scope of that lane is closed for 300 s.
 
 A lane reserves all of its scopes together. Of two lanes with a common scope, the one that ranks first gets its scopes,
-unless another scope of it opens much later. The other lane loses its reservation, but if it opens much later, it loses
-only the common scope: it delays nobody until then, and small amounts can't take its quota meanwhile. A reservation
+unless another scope of it opens much later. The other lane loses its reservation. But if its amount fits a quota only
+much later, it loses only the common scope, because small amounts would use the quota in the meantime. A reservation
 delays only lanes that rank behind, and ranks are a total order. So reservations can't deadlock, and no lane starves
 behind them. A reservation ends when the lane is granted, when it is empty, when it waits at its origin's gate or for a
 token of a shared scope, or when a better lane takes over.
@@ -74,6 +74,7 @@ class ScopeQueue:
         armed: The time of its timer; ``inf`` for none.
         woken: The lane that was woken last.
         reserved_for: The lane for which the scope is reserved; None if no lane was passed often enough.
+        holders: This lane, and lanes that lost the scope to it or to an earlier one but keep other reserved scopes.
         passed: If the scope has a quota, a heap by rank of the lanes that others may pass: by smaller amounts, because
             theirs did not fit a sliding window, or by larger shares, because they need other scopes too.
         peers: If the scope has no quota, heaps of the lanes that share a quota elsewhere, by its scope, largest share
@@ -86,6 +87,7 @@ class ScopeQueue:
         "armed",
         "aside",
         "earliest_at",
+        "holders",
         "least",
         "passed",
         "peers",
@@ -108,6 +110,7 @@ class ScopeQueue:
         self.armed: float = inf
         self.woken: Lane | None = None
         self.reserved_for: Lane | None = None
+        self.holders: dict[Lane, None] = {}
         self.passed: list[Ticket] = []
         self.peers: dict[str, list[Ticket]] = {}
         self._closed = 0.0
