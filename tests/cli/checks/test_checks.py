@@ -493,7 +493,8 @@ def test_a_method_of_a_throttling_manager_that_is_mistyped_is_told_and_none_that
 def test_a_moved_spiders_header_values_pass_for_bytes_where_they_can(
     tmp_path: Path, line: str, expected: str | None
 ) -> None:
-    body = "class A(trawl.Spider):\n    name = 'a'\n    custom_settings = {'ROBOTSTXT_OBEY': False}\n"
+    settings = {"DOWNLOAD_VERIFY_CERTIFICATES": False, "ROBOTSTXT_OBEY": False}
+    body = f"class A(trawl.Spider):\n    name = 'a'\n    custom_settings = {settings}\n"
     body += f"    def parse(self, response):\n        {line}\n"
     body = f"import trawl as scrapy\n{body}"
     assert checked(tmp_path, body) == ([] if expected is None else [f"6: {expected}"])

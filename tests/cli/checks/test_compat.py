@@ -14,7 +14,7 @@ from trawl.cli.load import load_spiders
 from trawl.scrapy_names import PLUGIN_META
 from trawl.settings import Layer, load, of_spider
 
-ROBOTS = "ROBOTSTXT_OBEY is true by default, and false in Scrapy"
+STRICTER = " is true by default, and false in Scrapy: "
 HEAD = "import re, hashlib\nimport trawl as scrapy\nfrom trawl.http import Request\n"
 
 
@@ -24,7 +24,7 @@ def told(folder: Path, body: str, settings: dict[str, object] | None = None, hea
     path.write_text(head + body, "utf-8")
     [spider] = load_spiders(str(path))
     loaded = load(Layer("pyproject.toml", {"SCRAPY_COMPAT": True}), of_spider(spider), Layer("-s", settings or {}))
-    found = [each for each in check_spider(spider, is_moved=True, settings=loaded) if ROBOTS not in each.message]
+    found = [each for each in check_spider(spider, is_moved=True, settings=loaded) if STRICTER not in each.message]
     before = head.count("\n")
     return [f"{'' if each.is_wrong else '~'}{each.line - before}: {each.message}" for each in found]
 
@@ -242,13 +242,13 @@ def test_a_setting_with_an_address_in_the_users_network_is_told_of(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text(
-        "[tool.trawl]\nSCRAPY_COMPAT = true\nROBOTSTXT_OBEY = false\n\n[tool.trawl.own]\nSITE = 'http://a.example/'\n"
-        "SOLVER = 'http://localhost:8191/v1'\n"
+        "[tool.trawl]\nSCRAPY_COMPAT = true\nROBOTSTXT_OBEY = false\nDOWNLOAD_VERIFY_CERTIFICATES = true\n\n"
+        "[tool.trawl.own]\nSITE = 'http://a.example/'\nSOLVER = 'http://localhost:8191/v1'\n"
     )
     (tmp_path / "moved_solver.py").write_text(HEAD + in_callback("pass"))
     assert main(["check", "moved_solver.py"]) == 0
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("pyproject.toml:7: SOLVER: http://localhost:8191/v1 is in your own network")
+    assert line.startswith("pyproject.toml:8: SOLVER: http://localhost:8191/v1 is in your own network")
 
 
 def test_a_list_of_statuses_is_told_of_where_the_spider_lists_redirects(tmp_path: Path) -> None:
@@ -324,12 +324,13 @@ def test_the_parts_that_settings_name_are_read_too(
     assert main(["check", "moved_shop.py"]) == 1
     said = capsys.readouterr()
     assert said.out == f"moved_parts.py:5: {NO_B}\n"
-    places = ["moved_helpers.py:2:", "moved_shop.py:4:", "pyproject.toml:3:"]
+    places = ["moved_helpers.py:2:", "moved_shop.py:4:", "moved_shop.py:4:", "pyproject.toml:3:"]
     assert [line.split(" ")[0] for line in said.err.splitlines()] == places
 
 
-def test_pages_that_robots_txt_forbids_are_told_of_unless_a_setting_decides(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["DOWNLOAD_VERIFY_CERTIFICATES", "ROBOTSTXT_OBEY"])
+def test_a_default_that_may_skip_pages_is_told_of_unless_a_setting_decides(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "shop_with_robots.py"
     body = "import trawl as scrapy\nclass A(scrapy.Spider):\n    name, start_urls = 'a', ['http://a.example/']\n"
@@ -338,13 +339,15 @@ def test_pages_that_robots_txt_forbids_are_told_of_unless_a_setting_decides(
     assert main(["check", str(file)]) == 0
     out, err = capfd.readouterr()
     assert out == "1 spider: nothing wrong\n"
-    assert f"{file.name}:2: {ROBOTS}" in err
+    assert f"{file.name}:2: {name}{STRICTER}" in err
     (tmp_path / "pyproject.toml").write_text("[tool.trawl]\nSCRAPY_COMPAT = true\n", "utf-8")  # as `trawl move` does
     assert main(["check", str(file)]) == 0
     assert capfd.readouterr().err == err
-    file.write_text(body + "    custom_settings = {'ROBOTSTXT_OBEY': False}\n", "utf-8")
+    file.write_text(body + f"    custom_settings = {{'{name}': False}}\n", "utf-8")
     assert main(["check", str(file)]) == 0
-    assert capfd.readouterr().err == ""
+    lines = [line for line in err.splitlines() if f"{name}{STRICTER}" not in line]
+    assert capfd.readouterr().err.splitlines() == lines
+    assert len(lines) == 1  # the other setting
 
 
 def test_a_check_tells_that_what_marks_start_requests_can_not_be_taken_out(

@@ -61,10 +61,11 @@ _SETTINGS: Mapping[str, str] = {
 }
 """Settings that behave differently in trawl, with the difference."""
 
-_ROBOTS = (
-    "ROBOTSTXT_OBEY is true by default, and false in Scrapy: trawl skips pages that robots.txt disallows, and "
-    "sites whose robots.txt can't be read; set it in custom_settings or pyproject.toml"
-)
+_STRICTER: Mapping[str, str] = {
+    "DOWNLOAD_VERIFY_CERTIFICATES": "trawl fetches nothing from https sites whose certificate is not valid",
+    "ROBOTSTXT_OBEY": "trawl skips pages that robots.txt disallows, and sites whose robots.txt can't be read",
+}
+"""Settings that are true by default and false in Scrapy, so that trawl may fetch fewer pages."""
 
 _DEFAULTS: Mapping[str, object] = {
     "CONCURRENTREQUESTS_PER_DOMAIN": 8,
@@ -219,8 +220,12 @@ def _differing_settings(spider: type[Spider], settings: Settings) -> Iterator[Ch
     for name, words in _SETTINGS.items():
         if settings[name] and settings.source(name) != DEFAULT:
             yield CheckMessage(*line_of(name, settings.source(name), spider), f"{name}: {words}", is_wrong=False)
-    if settings["ROBOTSTXT_OBEY"] and settings.source("ROBOTSTXT_OBEY") == DEFAULT:
-        yield CheckMessage(*SpiderSource(spider).home(), _ROBOTS, is_wrong=False)
+    for name, effect in _STRICTER.items():
+        if settings.source(name) == DEFAULT:
+            words = (
+                f"{name} is true by default, and false in Scrapy: {effect}; set it in custom_settings or pyproject.toml"
+            )
+            yield CheckMessage(*SpiderSource(spider).home(), words, is_wrong=False)
 
 
 def _guards(spider: type[Spider], settings: Settings) -> bool:
