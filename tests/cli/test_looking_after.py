@@ -25,7 +25,7 @@ from trawl.cli.job import DirectoryLink, ServerLink, waiting_lines, workers_tabl
 from trawl.engine import Crawl
 from trawl.engine.steering import SOCKET, Add, Drop, Order, Pause, Reply, Resume, SetLimits, Stop, View, stored_form
 from trawl.errors import UsageError
-from trawl.events import Steered
+from trawl.events import ItemScraped, Steered
 from trawl.frontier.inspect import SessionReport
 from trawl.frontier.redis import report
 from trawl.frontier.redis.client import Address, Call
@@ -345,6 +345,22 @@ async def test_a_dropped_host_has_left_the_store_when_the_order_is_executed(
     result = await runs.run(watchers=[steer])
     assert (result.reason, left) == ("finished", [0])
     assert result.stats["dropped_by_hand"] > 1
+
+
+async def test_items_are_collected_only_while_a_view_is_asked_for(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    runs = Runs(tmp_path, site(40), settings=SETTINGS)
+    collected: list[bool] = []
+
+    async def look(crawl: Crawl) -> None:
+        store.run("ask", ["{job}:job"], ["id", '{"view":{}}', "10000000"])
+        for seconds in (8.0, 20.0):
+            await trio.sleep(seconds)
+            collected.append(ItemScraped in crawl._context.events.wanted)
+
+    await runs.run(watchers=[look])
+    assert collected == [True, False]
 
 
 async def test_the_list_of_orders_keeps_the_last_state_and_one_line_for_the_same_limits(

@@ -373,6 +373,17 @@ async def test_a_page_that_a_page_in_flight_finds_while_its_host_is_dropped_leav
         assert (frontier.statistics().pending, frontier.lanes()) == (0, [])
 
 
+async def test_a_question_leaves_the_store_when_its_time_is_over(autojump_clock: MockClock) -> None:
+    store = SimulatedStore()
+    head = Keys("job").head
+    async with open_job(HERE, connect=store.connect, lease=LEASE) as job:
+        store.run("ask", [head], ["id", "{}", "10000000"])
+        await until(lambda: bool(job.session.inbox.asks))
+        assert b"asks" in store.content[head.encode()]
+        await trio.sleep(10.0 + LEASE)
+        assert (b"asks" in store.content[head.encode()], job.session.inbox.asks) == (False, "")
+
+
 async def test_start_is_read_again_where_its_reader_died(autojump_clock: MockClock) -> None:
     store = SimulatedStore()
     async with (

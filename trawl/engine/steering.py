@@ -644,6 +644,8 @@ async def _answer_store(session: JobSession, crawl: Crawl) -> None:
             replies[id] = _encode(await observer.answer(question.encode()))
         session.reply(msgspec.msgpack.encode(replies))
         await trio.sleep(ANSWER_EVERY)
+        if not session.inbox.asks:
+            observer.close()
 
 
 class Look(Struct, frozen=True, kw_only=True):

@@ -50,6 +50,7 @@ end
 if ARGV[14] ~= '' then redis.call('HSET', sessions, session .. ' replies', ARGV[14]) end
 local asks, are_asked = h[15] or '', false
 for till in string.gmatch('\n' .. asks, '\n(%d+)') do are_asked = are_asked or tonumber(till) > now end
+if asks ~= '' and not are_asked then redis.call('HDEL', head, 'asks') end
 -- Check the run id here, because a session does not notice that its client has reconnected to a restarted server.
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
 local since, length = tonumber(h[3] or '0'), tonumber(ARGV[3]) or 0
