@@ -570,7 +570,6 @@ async def _stored(
             depth_first=depth_first,
             stats=stats,
             goes_on=hears_idle(spider),
-            callbacks=settings.of(EngineSettings).concurrent_callbacks,
             terms=digests(settings, type(spider), arguments) if job.job_dir.startswith(SCHEMES) else {},
         ) as durable:
             yield durable.feeds, durable, durable.frontier

@@ -181,7 +181,7 @@ async def test_a_page_that_killed_three_processes_is_not_sent_any_more(
 ) -> None:
     poison = "http://a.example/3"
     folder = state_folder(HERE.shown)
-    running = RunningCallbacks(folder, 4)
+    running = RunningCallbacks(folder)
     running.begin(fingerprint(Request(url=poison)), poison)
     (file,) = folder.iterdir()
     for n in range(3):  # as three killed processes leave it: not locked

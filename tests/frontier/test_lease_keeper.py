@@ -185,7 +185,7 @@ async def test_three_lost_leases_make_a_page_fail(
     job = await open_job(tmp_path / "job", InlineBlocking())
     for n in range(1, 4):
         deaths = CallbackDeaths(job)
-        await deaths.open(4, InlineBlocking())
+        await deaths.open(InlineBlocking())
         await deaths.enter(other, "callback")
         await deaths.enter(page, "callback")
         deaths.leave(other)
@@ -197,7 +197,7 @@ async def test_three_lost_leases_make_a_page_fail(
             deaths.leave(page)
         deaths.close()
         deaths = CallbackDeaths(job)
-        await deaths.open(4, InlineBlocking())
+        await deaths.open(InlineBlocking())
         assert f"a process lost its lease in the callback of http://a.example/1 (death {n} of 3)" in caplog.text
         deaths.close()
 

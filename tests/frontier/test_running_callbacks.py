@@ -40,7 +40,7 @@ def copy_as_dead(folder: Path) -> None:
 
 
 def test_a_dead_process_leaves_the_callbacks_that_ran(tmp_path: Path) -> None:
-    running = RunningCallbacks(tmp_path, 4)
+    running = RunningCallbacks(tmp_path)
     keys = [bytes([n]) * 16 for n in range(3)]
     slots = [running.begin(key, f"{URL}{n}") for n, key in enumerate(keys)]
     running.end(slots[1])
@@ -53,7 +53,7 @@ def test_a_dead_process_leaves_the_callbacks_that_ran(tmp_path: Path) -> None:
 
 
 def test_the_file_of_a_running_process_is_left_alone(tmp_path: Path) -> None:
-    running = RunningCallbacks(tmp_path, 4)
+    running = RunningCallbacks(tmp_path)
     running.begin(b"k" * 16, URL)
     assert left(tmp_path) == []
     running.close()
@@ -66,7 +66,7 @@ def test_the_kernel_keeps_what_a_killed_process_wrote(tmp_path: Path, end: str) 
     program = (
         "import ctypes, os, signal, sys; from pathlib import Path;"
         "from trawl.frontier.running_callbacks import RunningCallbacks;"
-        f"running = RunningCallbacks(Path({str(tmp_path)!r}), 100); running.begin(b'k' * 16, {URL!r}); {end}"
+        f"running = RunningCallbacks(Path({str(tmp_path)!r})); running.begin(b'k' * 16, {URL!r}); {end}"
     )
     status = subprocess.run([sys.executable, "-c", program], timeout=300, check=False).returncode
     assert status in (0, -signal.SIGSEGV, -signal.SIGKILL)
@@ -75,7 +75,7 @@ def test_the_kernel_keeps_what_a_killed_process_wrote(tmp_path: Path, end: str) 
 
 
 def test_a_file_that_two_processes_find_is_counted_once(tmp_path: Path) -> None:
-    running = RunningCallbacks(tmp_path, 4)
+    running = RunningCallbacks(tmp_path)
     running.begin(b"k" * 16, URL)
     copy_as_dead(tmp_path)
     first = LeftFile.all_in(tmp_path)
@@ -87,18 +87,17 @@ def test_a_file_that_two_processes_find_is_counted_once(tmp_path: Path) -> None:
 
 
 def test_more_callbacks_than_slots_run_without_a_slot(tmp_path: Path) -> None:
-    running = RunningCallbacks(tmp_path, 1)
-    slot = running.begin(b"a" * 16, URL)
+    running = RunningCallbacks(tmp_path)
+    slot = [running.begin(b"a" * 16, URL) for _ in range(MAX_SLOTS)][-1]
     assert running.begin(b"b" * 16, URL) == -1
     running.end(-1)
     running.end(slot)
     assert running.begin(b"c" * 16, URL) == slot
     running.close()
-    RunningCallbacks(tmp_path, 10 * MAX_SLOTS).close()
 
 
 def test_a_long_url_is_cut(tmp_path: Path) -> None:
-    running = RunningCallbacks(tmp_path, 2)
+    running = RunningCallbacks(tmp_path)
     url = "http://a.example/" + "é" * 1000
     running.begin(b"a" * 16, url)
     running.begin(b"b" * 16, URL)
@@ -128,7 +127,7 @@ def test_links_are_not_followed_and_not_removed(tmp_path: Path) -> None:
 
 
 def test_the_file_belongs_to_its_user_alone(tmp_path: Path) -> None:
-    running = RunningCallbacks(tmp_path, 2)
+    running = RunningCallbacks(tmp_path)
     (path,) = tmp_path.iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.stat().st_blocks > 0  # a page without a block ends the process if the disk is full

@@ -1,4 +1,7 @@
-"""A page whose callback ends the process does not stop a job: it fails after three deaths, and the rest is crawled."""
+"""A page whose callback ends the process does not stop a job: it fails after three deaths, and the rest is crawled.
+
+Length: the tests share the runs that end as dead processes do, and each kind of user code has its own test.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,10 @@ import trawl
 from tests.jobs.killing import put_back
 from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl._run import CrawlResult
+from trawl.errors import IgnoreRequest
 from trawl.frontier.inspect import failures, inspect_job, requeue_failed
-from trawl.http import Fetch, Outcome, Request, Response
+from trawl.http import Drop, Fetch, Outcome, Replace, Request, Response
+from trawl.testing import SimulatedWeb
 
 FAST = {"ROBOTSTXT_OBEY": False, "DOWNLOAD_DELAY": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 16}
 REASON = "its callback ended the process 3 times"
@@ -65,7 +70,7 @@ class Deadly(Linked):
 async def run_or_die(runs: Runs, spider: type[Deadly]) -> CrawlResult | None:
     """Run once. Returns None if the process died: only its files are left then, as they were at that time."""
     folder = runs.directory.parent
-    killer = spider.killer = Killer(folder)
+    killer = Deadly.killer = Killer(folder)
     runs.spider = spider
     result = None
     with killer.scope:
@@ -114,7 +119,7 @@ class Fragile:
 
     def process_item(self, item: Any) -> Any:
         if item["url"] == "http://a.example/3":
-            Buried.killer.die()
+            Deadly.killer.die()
         return item
 
 
@@ -140,11 +145,11 @@ class Passing:
     async def __call__(self, request: Request) -> Outcome:
         await trio.sleep(0.2)
         if request.url in self.before:
-            Buried.killer.die()
+            Deadly.killer.die()
         outcome = await self.fetch(request)
         await trio.sleep(0.2)
         if request.url in self.after:
-            Buried.killer.die()
+            Deadly.killer.die()
         return outcome
 
 
@@ -165,6 +170,221 @@ async def test_pages_whose_middleware_ends_the_process_fail_and_pages_beside_the
     lost = {3, 7, 8, 15, 16, 17, 18, 5, 11, 12, 23, 24, 25, 26, 9, 19, 20}
     assert runs.urls == [url for url in all_urls(31) if int(url.rpartition("/")[2] or 0) not in lost]
     assert "a process died in the middleware of http://a.example/3 (death 2 of 3)\n" in caplog.text
+
+
+class Listed(Buried):
+    """A spider of pages without links."""
+
+    start_urls = tuple(f"http://a.example/{n}" for n in range(1, 9))
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield {"url": response.url}
+
+
+def listed(latency: float = 0.1) -> SimulatedWeb:
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=latency)
+    for url in Listed.start_urls:
+        web.add_page(url)
+    return web
+
+
+def deaths_left(runs: Runs) -> list[str]:
+    return [name for name in inspect_job(runs.directory).kept if name.startswith("deaths.")]
+
+
+async def test_pages_in_middleware_need_no_place_among_the_running_callbacks(
+    folder: Path, autojump_clock: MockClock
+) -> None:
+    class Fifth(Listed):
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            if response.url.endswith("/5"):
+                Deadly.killer.die()
+            yield {"url": response.url}
+
+    def waiting(fetch: Fetch) -> Fetch:
+        async def fetched(request: Request) -> Outcome:
+            await trio.sleep(0.1 if request.url.endswith("/5") else 0.5)
+            return await fetch(request)
+
+        return fetched
+
+    settings = {**FAST, "CONCURRENT_CALLBACKS": 1, "DOWNLOADER_MIDDLEWARES": {waiting: 560}}
+    runs = Runs(folder, listed(), settings=settings)
+    deaths, result = await runs_to_the_end(runs, Fifth)
+    assert (deaths, result.reason) == (3, "finished")
+    assert failed(runs) == {"http://a.example/5": REASON}
+    assert deaths_left(runs) == []
+
+
+async def test_middleware_that_continues_after_its_own_timeout_is_recorded(
+    folder: Path, autojump_clock: MockClock
+) -> None:
+    def impatient(fetch: Fetch) -> Fetch:
+        async def fetched(request: Request) -> Outcome:
+            with trio.move_on_after(0.05 if request.url.endswith("/2") else 5.0):
+                return await fetch(request)
+            Deadly.killer.die()
+            await trio.sleep_forever()
+            raise AssertionError
+
+        return fetched
+
+    runs = Runs(folder, listed(), settings={**FAST, "DOWNLOADER_MIDDLEWARES": {impatient: 560}})
+    deaths, result = await runs_to_the_end(runs, Listed)
+    assert (deaths, result.reason) == (3, "finished")
+    assert failed(runs) == {"http://a.example/2": "its middleware ended the process 3 times"}
+
+
+async def test_no_page_waits_for_a_suspect_in_the_timeout_of_its_middleware(
+    folder: Path, autojump_clock: MockClock
+) -> None:
+    class Slow(Listed):
+        dies: ClassVar[bool] = True
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            if response.url.endswith("/1"):
+                if self.dies:
+                    Deadly.killer.die()
+                await trio.sleep(5.0)
+            yield {"url": response.url}
+
+    late = []
+
+    def impatient(fetch: Fetch) -> Fetch:
+        async def fetched(request: Request) -> Outcome:
+            with trio.move_on_after(2.0):
+                return await fetch(request)
+            late.append(request.url)
+            raise IgnoreRequest("late")
+
+        return fetched
+
+    web = listed(latency=1.0)
+    web.add_page("http://a.example/1", latency=0.1)
+    runs = Runs(folder, web, settings={**FAST, "DOWNLOADER_MIDDLEWARES": {impatient: 560}})
+    assert await run_or_die(runs, Slow) is None
+    Slow.dies = False
+    assert await run_or_die(runs, Slow) is not None
+    assert late == []
+    assert runs.urls == list(Listed.start_urls)
+
+
+async def test_middleware_that_answers_and_ends_the_process_fails_its_page(
+    folder: Path, autojump_clock: MockClock
+) -> None:
+    def answering(fetch: Fetch) -> Fetch:
+        async def fetched(request: Request) -> Outcome:
+            await trio.sleep(0.2)
+            if request.url.endswith("/4"):
+                Deadly.killer.die()
+            return Outcome(request, response=Response(request.url, request=request))
+
+        return fetched
+
+    runs = Runs(folder, listed(), settings={**FAST, "DOWNLOADER_MIDDLEWARES": {answering: 560}})
+    _, result = await runs_to_the_end(runs, Listed)
+    assert result.reason == "finished"
+    assert failed(runs) == {"http://a.example/4": "its middleware ended the process 3 times"}
+    assert runs.urls == [url for url in Listed.start_urls if not url.endswith("/4")]
+    assert runs.sent == {}
+    assert deaths_left(runs) == []
+
+
+@pytest.mark.parametrize("end", ["ignored", "dropped", "missing", "redirected"])
+async def test_the_deaths_of_a_page_that_ends_without_a_callback_are_forgotten(
+    folder: Path, autojump_clock: MockClock, end: str
+) -> None:
+    ends_process = [True]
+
+    def ending(fetch: Fetch) -> Fetch:
+        async def fetched(request: Request) -> Outcome:
+            if not request.url.endswith("/2"):
+                return await fetch(request)
+            if ends_process:
+                ends_process.clear()
+                Deadly.killer.die()
+            if end == "ignored":
+                raise IgnoreRequest("not wanted")
+            if end == "dropped":
+                return Outcome(request, then=Drop("unwanted"))
+            return await fetch(request)
+
+        return fetched
+
+    web = listed()
+    if end == "missing":
+        web.add_page("http://a.example/2", status=404)
+    elif end == "redirected":
+        web.add_page("http://a.example/2", status=302, headers={"Location": "/other"})
+        web.add_page("http://a.example/other")
+    runs = Runs(folder, web, settings={**FAST, "DOWNLOADER_MIDDLEWARES": {ending: 560}})
+    deaths, result = await runs_to_the_end(runs, Listed)
+    assert (deaths, result.reason) == (1, "finished")
+    assert deaths_left(runs) == []
+
+
+async def test_a_page_that_ends_the_process_after_a_retry_fails(folder: Path, autojump_clock: MockClock) -> None:
+    def retrying(fetch: Fetch) -> Fetch:
+        async def fetched(request: Request) -> Outcome:
+            if request.url.endswith("/2"):
+                if "again" in request.meta:
+                    Deadly.killer.die()
+                return Outcome(request, then=Replace(request.replace(meta={"again": True}), reason="again"))
+            return await fetch(request)
+
+        return fetched
+
+    runs = Runs(folder, listed(), settings={**FAST, "DOWNLOADER_MIDDLEWARES": {retrying: 560}})
+    deaths, result = await runs_to_the_end(runs, Listed)
+    assert (deaths, result.reason) == (3, "finished")
+    assert failed(runs) == {"http://a.example/2": "its middleware ended the process 3 times"}
+
+
+async def test_a_start_that_ends_the_process_beside_middleware_that_waits_loses_no_page(
+    folder: Path, autojump_clock: MockClock
+) -> None:
+    class Started(Listed):
+        async def start(self) -> Any:
+            for number, url in enumerate(self.start_urls):
+                if number == 3:
+                    await trio.sleep(4.0)
+                    Deadly.killer.die()
+                yield trawl.Request(url)
+
+    def waiting(fetch: Fetch) -> Fetch:
+        async def fetched(request: Request) -> Outcome:
+            await trio.sleep(5.0)
+            return await fetch(request)
+
+        return fetched
+
+    runs = Runs(folder, listed(), settings={**FAST, "DOWNLOADER_MIDDLEWARES": {waiting: 560}})
+    deaths, result = await runs_to_the_end(runs, Started)
+    assert result.reason == "start_error"
+    assert deaths <= 5
+    assert failed(runs) == {}
+    assert runs.urls == list(Listed.start_urls[:3])
+    assert deaths_left(runs) == []
+
+
+@pytest.mark.parametrize("end", ["returns", "raises"])
+async def test_the_deaths_of_a_start_that_ends_are_forgotten(folder: Path, autojump_clock: MockClock, end: str) -> None:
+    class Started(Listed):
+        dies: ClassVar[bool] = True
+
+        async def start(self) -> Any:
+            yield trawl.Request(self.start_urls[0])
+            if self.dies:
+                Deadly.killer.die()
+            elif end == "raises":
+                raise ValueError("no more")
+
+    runs = Runs(folder, listed(), settings=FAST)
+    assert await run_or_die(runs, Started) is None
+    Started.dies = False
+    assert await run_or_die(runs, Started) is not None
+    assert deaths_left(runs) == []
 
 
 async def test_a_start_that_ends_the_process_fails_after_three_deaths_and_its_requests_are_crawled(

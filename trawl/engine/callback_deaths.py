@@ -4,12 +4,12 @@ Theory of operation. While user code runs for a page, a file names the page (:mo
 The next process that opens the job reads the file of the dead process and counts one death for each of these pages, in
 the job. Code that awaits something may be in the file without being the cause. So a page with a death becomes a
 *suspect*: its code runs alone, and the next death counts only for the page that caused it. When the callback of a
-suspect ends, the page is no longer a suspect. After :data:`MOST_DEATHS` deaths the page is not sent any more and
-becomes one of the failed requests.
+suspect or the page itself ends, the page is no longer a suspect. After :data:`MOST_DEATHS` deaths the page is not sent
+any more and becomes one of the failed requests.
 
 Middleware is recorded except while it waits for the send. Item pipelines run during the callback. Each output of
-``start()`` is recorded by its number. A death counts for it only if the code of no page ran, and after three deaths
-``start()`` ends with an error, which the next run forgets.
+``start()`` is recorded by its number, and takes turns with the suspects. A death counts for it only if the code of no
+page ran, and after three deaths ``start()`` ends with an error, which the next run forgets.
 """
 
 from __future__ import annotations
@@ -93,11 +93,10 @@ class CallbackDeaths(NoDeaths):
         self._started = 0
         self._changed = trio.Event()
 
-    async def open(self, slots: int, blocking: Blocking) -> None:
+    async def open(self, blocking: Blocking) -> None:
         """Count the deaths of earlier processes, and create the file of this one. A checkpoint.
 
         Args:
-            slots: Number of callbacks that may run at the same time.
             blocking: Runs blocking calls.
 
         Raises:
@@ -107,7 +106,7 @@ class CallbackDeaths(NoDeaths):
         try:
             self._folder = await blocking.run(self._job.callbacks_folder)
             await self._count_left()
-            self._file = await blocking.run(RunningCallbacks, self._folder, slots)
+            self._file = await blocking.run(RunningCallbacks, self._folder)
         except OSError as error:
             words = "job %s: pages that end the process will not be found, because no file can be written: %s"
             logger.warning(words, self._job.name, error)
@@ -168,7 +167,10 @@ class CallbackDeaths(NoDeaths):
             place: ``callback`` or ``middleware``.
         """
         if self._suspects or self._alone is not None:
-            await self._turn(attempt)
+            await self._turn(key_of(attempt.lease))
+        self._enter_now(attempt, place)
+
+    def _enter_now(self, attempt: Attempt, place: str) -> None:
         self._running += 1
         self._slots[attempt] = self._begin(key_of(attempt.lease), attempt.lease.request.url, place)
 
@@ -178,30 +180,36 @@ class CallbackDeaths(NoDeaths):
         if slot is not None:
             self._running -= 1
             self._end(slot)
-        if self._alone is not None:
-            if self._alone == key_of(attempt.lease):
-                self._alone = None
-            self._changed.set()
-            self._changed = trio.Event()
+        self._end_turn(key_of(attempt.lease))
 
-    async def _turn(self, attempt: Attempt) -> None:
-        """Wait until the code of a page may start: a suspect runs alone. A checkpoint.
+    async def _turn(self, key: bytes) -> None:
+        """Wait until the code of a page or ``start()`` may start: a suspect runs alone. A checkpoint.
 
-        Returns after :data:`ALONE_SECONDS` in any case, because a callback may wait for another one.
+        Returns after :data:`ALONE_SECONDS` in any case, because a callback may wait for another one. Then the suspect
+        that ran is not alone any more, so no other code waits for it.
         """
-        key = key_of(attempt.lease)
         try:
             await trio.lowlevel.checkpoint()
-            with trio.move_on_after(ALONE_SECONDS):
+            with trio.move_on_after(ALONE_SECONDS) as waiting:
                 while self._alone is not None:
                     await self._changed.wait()
                 if key in self._suspects:
                     self._alone = key
                     while self._running:
                         await self._changed.wait()
+            if waiting.cancelled_caught and self._alone is not None and self._alone != key:
+                self._end_turn(self._alone)
         except BaseException:
-            self.leave(attempt)
+            self._end_turn(key)
             raise
+
+    def _end_turn(self, key: bytes) -> None:
+        """Let waiting code look again, because the code of ``key`` has ended."""
+        if self._alone is not None:
+            if self._alone == key:
+                self._alone = None
+            self._changed.set()
+            self._changed = trio.Event()
 
     def around(self, send: Fetch) -> Fetch:
         """Return a fetch that calls ``send``, during which the middleware around it does not run."""
@@ -211,8 +219,12 @@ class CallbackDeaths(NoDeaths):
             if attempt is None or attempt not in self._slots:
                 return await send(request)
             self.leave(attempt)
-            outcome = await send(request)
-            await self.enter(attempt, "middleware")
+            try:
+                outcome = await send(request)
+                if (key := key_of(attempt.lease)) in self._suspects:  # others don't wait in the user's cancel scopes
+                    await self._turn(key)
+            finally:  # also after an error, because the middleware may continue, as after its own timeout
+                self._enter_now(attempt, "middleware")
             return outcome
 
         return sent
@@ -233,11 +245,21 @@ class CallbackDeaths(NoDeaths):
         if (deaths := self._suspects.get(key)) is not None and deaths.count >= MOST_DEATHS:
             self._forget(key)
             raise RuntimeError(f"{_words_of(deaths)}, at output {deaths.url}")
+        if self._suspects or self._alone is not None:
+            with trio.CancelScope(shield=True):  # against the cancel scopes of start()
+                await self._turn(key)
+        self._running += 1
         slot = self._begin(key, str(self._started + 1), "start()")
         try:
             output = await anext(started)
+        except Exception:  # also at its end
+            for each in [each for each in self._suspects if each.startswith(_START)]:
+                self._forget(each)
+            raise
         finally:
+            self._running -= 1
             self._end(slot)
+            self._end_turn(key)
         self._started += 1
         if deaths is not None:
             self._forget(key)

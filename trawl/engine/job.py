@@ -370,7 +370,6 @@ async def open_job(
     depth_first: bool,
     stats: Stats,
     goes_on: bool,
-    callbacks: int,
     terms: Mapping[str, str],
 ) -> AsyncGenerator[OpenJob, None]:
     """Hold a job for one run. Leaving the block writes the state and releases the job for the next process.
@@ -384,7 +383,6 @@ async def open_job(
         depth_first: True if the newest of equal requests goes first.
         stats: Counts ``feed_item_errors``.
         goes_on: True if the crawl may continue when nothing is pending, because its hook ``idle`` adds requests.
-        callbacks: Number of callbacks that may run at the same time.
         terms: Digests by name that must be equal in all processes that work on the job.
 
     Raises:
@@ -398,7 +396,7 @@ async def open_job(
         with closing(CallbackDeaths(job)) as deaths:
             now_utc = wall.to_utc(trio.current_time())
             info = _info_of(job, spider, now_utc)
-            await deaths.open(callbacks, blocking)
+            await deaths.open(blocking)
             given_up = await job.requeue_given_up(now_utc.timestamp()) if settings.job_keep_given_up else 0
             frontier = await open_frontier(job, spider, wall, depth_first=depth_first)
             opened, outbox = await open_outbox(

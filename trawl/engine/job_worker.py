@@ -12,7 +12,7 @@ from trawl.engine.callback_deaths import FATAL, CallbackDeaths
 from trawl.engine.callbacks import Callback, CallbackOutputs
 from trawl.engine.worker import Worker
 from trawl.errors import DownloadError
-from trawl.http import Drop, Outcome
+from trawl.http import Drop, Outcome, Replace
 from trawl.scheduler import Attempt
 
 __all__ = ["JobWorker"]
@@ -45,6 +45,12 @@ class JobWorker(Worker):
             return await super()._outcome(attempt)
         finally:
             self._deaths.leave(attempt)
+
+    async def _act(self, attempt: Attempt, outcome: Outcome) -> None:
+        await super()._act(attempt, outcome)
+        then = outcome.then
+        if attempt.is_page and (not isinstance(then, Replace) or then.is_new_target):  # a retry is the same page
+            self._deaths.survived(attempt)
 
     async def _run(
         self,

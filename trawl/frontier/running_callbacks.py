@@ -36,10 +36,11 @@ __all__ = ["KEY_BYTES", "LeftFile", "RunningCallback", "RunningCallbacks", "key_
 KEY_BYTES = 16
 
 MAX_SLOTS = 1024
-"""Maximum number of callbacks that are recorded at the same time."""
+"""Maximum number of pages whose code is recorded at the same time, together with ``start()``."""
 
 _PREFIX = "callbacks."
 _SLOT_BYTES = 512
+_FILE_BYTES = MAX_SLOTS * _SLOT_BYTES
 _HEAD = struct.Struct(f"<BH{KEY_BYTES}s")  # the state of the slot, length of the URL, key
 _FREE = 0
 _IS_LOST = 0x80  # added to the state of a slot that was left
@@ -109,7 +110,6 @@ class RunningCallbacks:
 
     Args:
         folder: An existing folder that only this user may write to.
-        slots: Number of callbacks that may run at the same time. At most :data:`MAX_SLOTS` of them are recorded.
 
     Raises:
         OSError: If the file can't be written or locked.
@@ -117,18 +117,17 @@ class RunningCallbacks:
 
     __slots__ = ("_descriptor", "_free", "_is_left", "_map", "_path")
 
-    def __init__(self, folder: Path, slots: int) -> None:
-        slots = min(slots, MAX_SLOTS)
+    def __init__(self, folder: Path) -> None:
         self._is_left = False
         self._map: mmap.mmap | None = None
         self._path, self._descriptor = _create(folder)
         try:
-            _write_zeros(self._descriptor, slots * _SLOT_BYTES)
-            self._map = mmap.mmap(self._descriptor, slots * _SLOT_BYTES)
+            _write_zeros(self._descriptor, _FILE_BYTES)
+            self._map = mmap.mmap(self._descriptor, _FILE_BYTES)
         except BaseException:
             self.close()
             raise
-        self._free = list(range(0, slots * _SLOT_BYTES, _SLOT_BYTES))
+        self._free = list(range(0, _FILE_BYTES, _SLOT_BYTES))
 
     def begin(self, key: bytes, url: str, place: str = "callback") -> int:
         """Record that user code runs, and return its slot; -1 if all slots are used."""
@@ -179,7 +178,7 @@ class LeftFile:
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
-        self.callbacks: list[RunningCallback] = _callbacks_in(os.pread(descriptor, MAX_SLOTS * _SLOT_BYTES, 0))
+        self.callbacks: list[RunningCallback] = _callbacks_in(os.pread(descriptor, _FILE_BYTES, 0))
 
     @classmethod
     def all_in(cls, folder: Path) -> list[LeftFile]:
