@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import trawl
+from trawl._run import crawl_with
+from trawl.compat.messages import ScrapyHeaders
+from trawl.errors import TrawlError
+from trawl.http import Headers, Request, Response
+from trawl.settings import Layer, load
+from trawl.testing import SimulatedWeb
 
 
 class Pages(trawl.Spider):
@@ -76,3 +83,24 @@ def test_a_crawl_inside_a_program_leaves_its_garbage_collector_alone() -> None:
     *noted, still_frozen = Looking.noted
     assert noted == kept
     assert still_frozen <= frozen  # a frozen object may have been freed
+
+
+async def test_a_crawl_leaves_the_header_class_of_its_caller() -> None:
+    made = []
+    inner = load(Layer("test", {"ROBOTSTXT_OBEY": False, "SCRAPY_COMPAT": True}))
+    web = SimulatedWeb()
+    web.add_page("http://a.example/")
+
+    class Inner(trawl.Spider):
+        name = "inner"
+        start_urls = ("http://a.example/",)
+
+        def parse(self, response: Response) -> Any:
+            made.append(type(Request("http://b.example/", headers={"A": "1"}).headers))
+            yield None
+
+    for settings in (inner, load(Layer("test", {"JOB_DIR": "/dev/null/job"}))):
+        with suppress(TrawlError):
+            await crawl_with(Inner, settings, transport=web.transport())
+        assert type(Request("http://b.example/", headers={"A": "1"}).headers) is Headers
+    assert made == [ScrapyHeaders]

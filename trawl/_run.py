@@ -11,15 +11,25 @@ import logging
 import random
 import sys
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
+    contextmanager,
     nullcontext,
     suppress,
 )
-from contextvars import Token
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -68,7 +78,7 @@ if TYPE_CHECKING:
     from trawl.browser import OpenPage
     from trawl.compat.middleware import Show
 
-__all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run", "set_header_class"]
+__all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "header_class", "open_crawl", "run"]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -353,66 +363,72 @@ async def crawl_with(
     whereabouts = CrawlResolver(resolve)
     wall, stats = WallClock.started(trio.current_time(), now_utc), Stats()
     crawler = Crawler(settings, stats, spider)
-    instance = _spider(settings, crawler, spider, spider_args)
-    values = _values(settings, instance, seed)
-    guard = _guard(settings, instance, is_real=transport is None)
+    with header_class(is_moved=settings["SCRAPY_COMPAT"]):  # all tasks of the crawl inherit it
+        instance = _spider(settings, crawler, spider, spider_args)
+        values = _values(settings, instance, seed)
+        guard = _guard(settings, instance, is_real=transport is None)
 
-    def wall_now() -> datetime:
-        return wall.to_utc(trio.current_time())
+        def wall_now() -> datetime:
+            return wall.to_utc(trio.current_time())
 
-    async with (
-        _stored(settings, instance, spider_args or {}, blocking, wall, stats) as (feeds, job, stored),
-        _middleware(settings, instance, blocking, wall_now, stats, open_page) as middleware_stack,
-        _archive(settings.of(TransportSettings), blocking, wall_now) as archived,
-        _common_scopes(values.throttling) as common,
-    ):
-        wire = archived(transport or _transport(settings, resolve, whereabouts, guard))
-        context = CrawlContext(
-            spider=instance,
-            stats=stats,
-            values=values,
-            network=Network(
-                transport=middleware_stack.wire(job.wire(wire)),
-                recorder=recorder,
-                address_of=whereabouts.address_of,
-                guard=guard,
-                shares_host=_shared_hosts(settings, instance),
-            ),
-            middleware_stack=middleware_stack,
-            blocking=blocking,
-            frontier=stored or frontier or await _frontier(settings),
-            output=ItemOutput(
-                pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
-                receivers=[*([] if job.is_durable or feeds.is_empty else [feeds]), *receivers],
-                collected=[] if _collects(collect, feeds) else None,
-            ),
-            hooks=CompatHooks,
-            watchers=[*([heed_signals, report_blocked_loop] if handle_signals else []), *watchers],
-            wall=wall,
-            open_job=job,
-            mark=_marks(crawler),
-            common=common,
-        )
-        with contained:  # exit() in user code must never end the process with success
-            return await without_groups(run(context))
+        async with (
+            _stored(settings, instance, spider_args or {}, blocking, wall, stats) as (feeds, job, stored),
+            _middleware(settings, instance, blocking, wall_now, stats, open_page) as middleware_stack,
+            _archive(settings.of(TransportSettings), blocking, wall_now) as archived,
+            _common_scopes(values.throttling) as common,
+        ):
+            wire = archived(transport or _transport(settings, resolve, whereabouts, guard))
+            context = CrawlContext(
+                spider=instance,
+                stats=stats,
+                values=values,
+                network=Network(
+                    transport=middleware_stack.wire(job.wire(wire)),
+                    recorder=recorder,
+                    address_of=whereabouts.address_of,
+                    guard=guard,
+                    shares_host=_shared_hosts(settings, instance),
+                ),
+                middleware_stack=middleware_stack,
+                blocking=blocking,
+                frontier=stored or frontier or await _frontier(settings),
+                output=ItemOutput(
+                    pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
+                    receivers=[*([] if job.is_durable or feeds.is_empty else [feeds]), *receivers],
+                    collected=[] if _collects(collect, feeds) else None,
+                ),
+                hooks=CompatHooks,
+                watchers=[*([heed_signals, report_blocked_loop] if handle_signals else []), *watchers],
+                wall=wall,
+                open_job=job,
+                mark=_marks(crawler),
+                common=common,
+            )
+            with contained:  # exit() in user code must never end the process with success
+                return await without_groups(run(context))
 
 
-def set_header_class(*, is_moved: bool) -> Token[type[Headers]]:
-    """Set the class of the headers of new requests and responses, and return the token to reset it.
+@contextmanager
+def header_class(*, is_moved: bool) -> Generator[None, None, None]:
+    """Set the class of the headers of new requests and responses during a block.
 
     Args:
         is_moved: True for the class of moved crawls.
     """
-    if not is_moved:
-        return class_of_crawl.set(Headers)
-    from trawl.compat.messages import ScrapyHeaders  # noqa: PLC0415 - only for moved crawls
+    made: type[Headers] = Headers
+    if is_moved:
+        from trawl.compat.messages import ScrapyHeaders  # noqa: PLC0415 - only for moved crawls
 
-    return class_of_crawl.set(ScrapyHeaders)
+        made = ScrapyHeaders
+    token = class_of_crawl.set(made)
+    try:
+        yield
+    finally:
+        class_of_crawl.reset(token)
 
 
 def _spider(settings: Settings, crawler: Crawler, spider: type[Spider], arguments: Mapping[str, Any] | None) -> Spider:
     """Return the spider of a crawl, and log the settings that have no effect on it."""
-    set_header_class(is_moved=settings["SCRAPY_COMPAT"])  # all tasks of the crawl inherit it
     instance = make_spider(spider, arguments, crawler)
     if isinstance(domains := instance.allowed_domains, Iterator):  # several components read them
         with suppress(AttributeError):  # a property without a setter, which returns a new iterator each time

@@ -56,14 +56,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Run the tests of a file that was moved from Scrapy with Scrapy's form of headers."""
     if "trawl" not in sys.modules or not _is_moved(str(item.path)):
         return (yield)
-    from trawl._run import set_header_class  # noqa: PLC0415 - only for moved tests
-    from trawl.http.headers import class_of_crawl  # noqa: PLC0415 - likewise
+    from trawl._run import header_class  # noqa: PLC0415 - only for moved tests
 
-    token = set_header_class(is_moved=True)
-    try:
+    with header_class(is_moved=True):
         return (yield)
-    finally:
-        class_of_crawl.reset(token)
 
 
 @cache
