@@ -32,18 +32,24 @@ class Account:
 
 
 class History:
-    """One random history, checked at every step."""
+    """One random history, checked at every step.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        seed: Each history has its own.
+        far: True for a few scopes that often open more than PATIENCE later, so that lanes take reservations over.
+    """
+
+    def __init__(self, seed: int, *, far: bool = False) -> None:
         self.random = rng = random.Random(seed)
-        self.names = NAMES[: rng.randint(2, 8)]
+        self.far = far
+        self.names = NAMES[: 4 if far else rng.randint(2, 8)]
         limits = {
             name: Limits(
                 concurrency=rng.choice([1, 1, 2, 3, 8, inf]),
-                delay=rng.choice([0, 0, 0.1, 0.3, 1.0]),
+                delay=rng.choice([0, 0, 0.1, 60.0 if far else 0.3, 1.0]),
                 delay_per_slot=rng.choice([0, 0, 0, 0.5, 1.0]),
                 quota=rng.choice([inf, inf, 5.0]),
-                window=rng.choice([2.0, 2.0, 0.0]),
+                window=rng.choice([2.0, 100.0 if far else 2.0, 0.0]),
                 sliding=rng.random() < 0.5,
             )
             for name in self.names
@@ -225,7 +231,7 @@ class History:
         scope, chance = rig.scope(name), rng.random()
         if chance < 0.2:
             limit = rng.choice(["backoff", "hint"])
-            scope.hold(rig.now + rng.choice([0.5, 2.0]), Reason(name, limit, rig.now, "test"))
+            scope.hold(rig.now + rng.choice([0.5, 40.0 if self.far else 2.0]), Reason(name, limit, rig.now, "test"))
         elif chance < 0.35:
             scope.arrange(scope.effective._replace(concurrency=rng.choice([1, 2, 3, 8, inf])))
         elif chance < 0.5:

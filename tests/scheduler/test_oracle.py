@@ -7,6 +7,7 @@ import pytest
 from tests.scheduler.oracle import History
 
 HISTORIES = 1_000
+FAR_HISTORIES = 200
 A_TEST = 10
 
 
@@ -16,5 +17,19 @@ def test_nothing_that_could_go_is_withheld_nor_sent_early_nor_stuck(first: int) 
     for seed in range(first, first + A_TEST):
         history = History(seed)
         for _ in range(60):
+            history.step()
+        history.drain()
+
+
+@pytest.mark.parametrize("first", range(0, FAR_HISTORIES, A_TEST // 2))
+def test_the_same_if_lanes_often_take_over_the_reservations_of_far_lanes(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # F11 F12: one pass is enough for a reservation, because few lanes of a short history are passed eight times
+    for name in ("trawl.scheduler.scheduler", "trawl.scheduler.scope_queue", "tests.scheduler.oracle"):
+        monkeypatch.setattr(f"{name}.PASSES", 1)
+    for seed in range(first, first + A_TEST // 2):
+        history = History(seed, far=True)
+        for _ in range(100):
             history.step()
         history.drain()
