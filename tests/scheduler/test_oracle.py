@@ -21,6 +21,7 @@ def test_nothing_that_could_go_is_withheld_nor_sent_early_nor_stuck(first: int) 
         history.drain()
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("first", range(0, FAR_HISTORIES, A_TEST // 2))
 def test_the_same_if_lanes_often_take_over_the_reservations_of_far_lanes(
     first: int, monkeypatch: pytest.MonkeyPatch
