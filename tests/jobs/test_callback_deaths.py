@@ -20,12 +20,15 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from tests.conftest import IS_COMPILED
 from tests.jobs.killing import put_back
 from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl._run import CrawlResult
+from trawl.engine.fetcher import Fetcher
 from trawl.errors import IgnoreRequest
 from trawl.frontier.inspect import failures, inspect_job, requeue_failed
 from trawl.http import Drop, Fetch, Outcome, Replace, Request, Response
+from trawl.scheduler import Scheduler
 from trawl.testing import SimulatedWeb
 
 FAST = {"ROBOTSTXT_OBEY": False, "DOWNLOAD_DELAY": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 16}
@@ -289,6 +292,31 @@ async def test_middleware_that_answers_and_ends_the_process_fails_its_page(
     assert runs.urls == [url for url in Listed.start_urls if not url.endswith("/4")]
     assert runs.sent == {}
     assert deaths_left(runs) == []
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="methods of compiled classes can not be replaced")
+async def test_a_response_of_middleware_that_waits_for_a_token_is_not_blamed(
+    folder: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def answering(fetch: Fetch) -> Fetch:
+        async def fetched(request: Request) -> Outcome:
+            return Outcome(request, response=Response(request.url, request=request))
+
+        return fetched
+
+    async def places(*_: object) -> bool:
+        Deadly.killer.die()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr(Scheduler, "needs_token", lambda *_: True)
+    monkeypatch.setattr(Fetcher, "_places", places)
+    runs = Runs(folder, listed(), settings={**FAST, "DOWNLOADER_MIDDLEWARES": {answering: 560}})
+    assert await run_or_die(runs, Listed) is None
+    monkeypatch.undo()
+    assert await run_or_die(runs, Listed) is not None
+    assert "died" not in caplog.text
+    assert runs.urls == list(Listed.start_urls)
 
 
 @pytest.mark.parametrize("end", ["ignored", "dropped", "missing", "redirected"])

@@ -180,7 +180,7 @@ class CallbackDeaths(NoDeaths):
         if slot is not None:
             self._running -= 1
             self._end(slot)
-        self._end_turn(key_of(attempt.lease))
+            self._end_turn(key_of(attempt.lease))
 
     async def _turn(self, key: bytes) -> None:
         """Wait until the code of a page or ``start()`` may start: a suspect runs alone. A checkpoint.

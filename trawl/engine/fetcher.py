@@ -160,6 +160,7 @@ class Fetcher:
 
     __slots__ = (
         "_admission",
+        "_deaths",
         "_events",
         "_limiters",
         "_limits",
@@ -186,6 +187,7 @@ class Fetcher:
         self._transport = context.network.transport
         self._recorder = context.network.recorder
         self._session_lease = context.open_job.lease
+        self._deaths = context.open_job.deaths
         self._events = context.events
         self._stats = context.stats
         self._state = context.state
@@ -255,6 +257,7 @@ class Fetcher:
         task.is_used = task.is_responded = True
         if self._scheduler.needs_token(attempt):
             attempt.has_fetched = True  # makes it wait without a limit
+            self._deaths.leave(attempt)  # its middleware has ended
             await self._places(attempt)
         now = trio.current_time()
         outcome.started_at = outcome.sent_at = attempt.granted_at

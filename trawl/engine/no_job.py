@@ -45,6 +45,9 @@ Vet: TypeAlias = "Callable[[Attempt, float], str | None]"
 class NoDeaths:
     """No record of running user code."""
 
+    def leave(self, attempt: Attempt) -> None:
+        """Record that the code of a page does not run any more. A second call does nothing."""
+
     def around(self, send: Fetch) -> Fetch:
         """Return a fetch that calls ``send``, during which the middleware around it does not run."""
         return send
