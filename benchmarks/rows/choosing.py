@@ -67,7 +67,7 @@ class Queue:
         now, on_wire = 0.0, deque[tuple[float, Attempt]]()
         while scheduler.grants < most:
             while isinstance(granted := scheduler.grant(now), Attempt):
-                prefetcher.granted(granted.lease.lane)
+                prefetcher.granted(granted.options.lease.lane)
                 scheduler.sent(granted, now)
                 on_wire.append((now + LATENCY, granted))
                 if prefetcher.are_wanted:
@@ -76,7 +76,7 @@ class Queue:
             while on_wire and on_wire[0][0] <= now:
                 attempt = on_wire.popleft()[1]
                 scheduler.give_back(attempt, now)
-                await self.frontier.acknowledge(attempt.lease)
+                await self.frontier.acknowledge(attempt.options.lease)
 
 
 def requests_of(domains: int, count: int, name: str) -> list[Request]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -173,7 +174,8 @@ class Page:
 
     def __init__(self, number: int) -> None:
         self.request = Request(url=f"http://a.example/{number}")
-        self.lease = Record(self.request, (), "http://a.example", fingerprint=bytes([number]) * 16)
+        lease = Record(self.request, (), "http://a.example", fingerprint=bytes([number]) * 16)
+        self.options = SimpleNamespace(lease=lease)
 
 
 async def test_three_lost_leases_make_a_page_fail(

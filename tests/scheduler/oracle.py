@@ -124,13 +124,13 @@ class History:
         """Return the best pending attempt of each lane whose gate is open."""
         best: dict[object, Attempt] = {}
         for attempt in self.pushed:
-            if not attempt.is_pending or attempt.not_before > self.rig.now or (not pages and not attempt.is_direct):
+            if not attempt.is_pending or attempt.times.not_before > self.rig.now or (not pages and attempt.is_page):
                 continue
-            if self.rig.scheduler.gate_of(attempt.origin) is not None and not attempt.passes_gate:
+            if self.rig.scheduler.gate_of(attempt.options.origin) is not None and not attempt.options.passes_gate:
                 continue
-            known = best.get(attempt.lane_id)
+            known = best.get(attempt.options.lane_id)
             if known is None or self._key(attempt) < self._key(known):
-                best[attempt.lane_id] = attempt
+                best[attempt.options.lane_id] = attempt
         return list(best.values())
 
     def eligible(self, *, pages: bool) -> list[Attempt]:
@@ -192,7 +192,7 @@ class History:
             self.vetoed.add(attempt)
 
     def send(self, is_going: bool) -> None:
-        connecting = [attempt for attempt in self.in_flight if attempt.sent_at is None]
+        connecting = [attempt for attempt in self.in_flight if attempt.times.sent_at is None]
         if not connecting:
             return
         attempt = self.random.choice(connecting)
@@ -277,7 +277,7 @@ class History:
         """Check that the granted request was allowed, and that no better request was allowed and not withheld."""
         assert granted in could, f"{granted} is early at {self.rig.now}, or not the first of its lane"
         for other in could:
-            if other.is_pending and (other.is_direct, other.priority) > (granted.is_direct, granted.priority):
+            if other.is_pending and (not other.is_page, other.priority) > (not granted.is_page, granted.priority):
                 assert other in withheld or self.is_blocked(other), f"{granted} before {other}"
         self.in_flight.append(granted)
         plans = {}
@@ -310,7 +310,7 @@ class History:
             self.settle(pages=True)
             if not rig.scheduler.pending:
                 break
-            if connecting := [attempt for attempt in self.in_flight if attempt.sent_at is None]:
+            if connecting := [attempt for attempt in self.in_flight if attempt.times.sent_at is None]:
                 first = connecting[0]
                 opens_at = first.lane.opens_at(first, rig.now) if first.lane is not None else rig.now
                 if opens_at == inf:

@@ -57,7 +57,7 @@ class Lanes:
         attempt = self.scheduler.grant(now)
         if not isinstance(attempt, Attempt):
             return None
-        self.prefetcher.granted(attempt.lease.lane)
+        self.prefetcher.granted(attempt.options.lease.lane)
         self.scheduler.sent(attempt, now)
         self.scheduler.give_back(attempt, now)
         return str(attempt.request.url.rsplit("/", 1)[1])
@@ -139,7 +139,7 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
         if not isinstance(attempt, Attempt):
             break
         sent += 1
-        prefetcher.granted(attempt.lease.lane)
+        prefetcher.granted(attempt.options.lease.lane)
         scheduler.sent(attempt, 0.0)
         scheduler.give_back(attempt, 0.0)
     assert sent == 6 * lanes

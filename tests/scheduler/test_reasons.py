@@ -114,7 +114,7 @@ def test_one_that_is_prepared_alone_has_its_places_at_once() -> None:
     assert rig.scheduler.preparations.ahead == rig.scheduler.preparations.running == rig.scope("a").traffic.ahead == 1
     assert rig.scheduler.prepared(attempt, 1.0)
     assert attempt.has_places
-    assert attempt.prepared_for == 1.0
+    assert attempt.times.prepared_for == 1.0
     assert rig.scheduler.preparations.ahead == rig.scheduler.preparations.running == rig.scope("a").traffic.ahead == 0
 
 

@@ -387,9 +387,8 @@ def test_c11_pending_requests_of_rendered_pages_make_a_page_budget_no_larger() -
     assert rig.grant_all() == ["rendered"]
     budget = rig.scope("a").pages
     assert budget is not None
-    subs = [Attempt(f"sub {n}", (("a", None),), is_direct=True, lane_id=("subs",)) for n in range(3)]
+    subs = [Attempt(f"sub {n}", (("a", None),), is_direct=True, is_sub_request=True) for n in range(3)]
     for n, sub in enumerate(subs):
-        sub.is_sub_request = True
         rig.scheduler.push(sub, rig.now, 0.0 if n else 5.0)  # one waits to be retried
     budget.sub_requests = 3
     for n in range(4):

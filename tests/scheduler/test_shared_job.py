@@ -262,4 +262,4 @@ def test_a_response_of_user_code_waits_for_a_token_and_is_told_as_a_send() -> No
     rig.scheduler.responded(attempt, 2.2)
     rig.scheduler.give_back(attempt, 2.2)
     assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("sent", 1), ("given back", 1)]
-    assert rig.scopes["host"].traffic.last_sent == attempt.sent_at == 2.1
+    assert rig.scopes["host"].traffic.last_sent == attempt.times.sent_at == 2.1

@@ -18,7 +18,7 @@ def void(attempt: Attempt) -> None:
 
 def waits(*attempts: Attempt) -> list[tuple[float, float]]:
     """Of each attempt how long it was queued, and throttled."""
-    return [(round(attempt.queued, 6), round(attempt.throttled, 6)) for attempt in attempts]
+    return [(round(attempt.times.queued, 6), round(attempt.times.throttled, 6)) for attempt in attempts]
 
 
 def test_c12_the_first_of_a_line_is_throttled_and_those_behind_it_are_queued() -> None:
@@ -119,6 +119,6 @@ def test_c12_both_together_are_all_the_time_that_a_request_waited(
     ]
     rig.run(latency=latency)
     for attempt in attempts:
-        assert attempt.throttled >= 0.0
-        assert attempt.queued >= 0.0
-        assert round(attempt.queued + attempt.throttled, 6) == round(attempt.granted_at, 6)
+        assert attempt.times.throttled >= 0.0
+        assert attempt.times.queued >= 0.0
+        assert round(attempt.times.queued + attempt.times.throttled, 6) == round(attempt.times.granted_at, 6)

@@ -59,7 +59,7 @@ def sent_attempt(
 ) -> Attempt:
     """Return a request that was granted and sent at ``now``."""
     attempt = Attempt(request, scopes, is_exempt=is_exempt)
-    attempt.steps, attempt.slots, attempt.granted_at, attempt.sent_at = steps, slots, now, now
+    attempt.steps, attempt.slots, attempt.times.granted_at, attempt.times.sent_at = steps, slots, now, now
     return attempt
 
 
@@ -147,10 +147,10 @@ def outcome_of(
     error: DownloadError | None = None,
 ) -> Outcome:
     """Return the outcome of a send."""
-    request, sent_at = attempt.request, attempt.sent_at or 0.0
+    request, sent_at = attempt.request, attempt.times.sent_at or 0.0
     response = None if error else Response(request.url, status, Headers(headers or {}), b"", request)
     return Outcome(
-        request, response=response, error=error, started_at=sent_at, sent_at=attempt.sent_at,
+        request, response=response, error=error, started_at=sent_at, sent_at=attempt.times.sent_at,
         first_byte_at=None if error else now, ended_at=now,
     )  # fmt: skip
 

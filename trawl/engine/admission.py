@@ -265,7 +265,7 @@ class Admission:
         A new target (a redirect's) is checked against the rules. It ends as a duplicate if it was seen before, except
         in its own redirect chain, because a page that sets a cookie and redirects to itself is not a loop yet.
         """
-        lease, request = attempt.lease, then.request
+        lease, request = attempt.options.lease, then.request
         diverted = attempt.task.diverted if request is attempt.request else None
         # A retry keeps the seen mark that was set when its request was found.
         mark, is_claimed = lease.fingerprint, False
@@ -320,7 +320,7 @@ class Admission:
         diverted = replaces.task.diverted if replaces is not None and is_same else None
         needs = diverted or await self._requirements_of(request, None if replaces is None else replaces.scopes)
         self.check_ours(request, needs.scopes)
-        attempt = Attempt(
+        return Attempt(
             request,
             needs.scopes,
             origin=needs.origin,
@@ -328,13 +328,10 @@ class Admission:
             is_direct=True,
             is_exempt=needs.is_exempt,
             is_diverted=diverted is not None,
+            is_sub_request=notes_of(request).is_sub_request,
             passes_gate=passes_gate,
             waiter=waiter,
         )
-        if notes_of(request).is_sub_request:
-            attempt.is_sub_request = True
-            attempt.lane_id = (attempt.lane_id, "sub-request")  # behind others it would wait for their page budget
-        return attempt
 
     def check_ours(self, request: Request, scopes: ScopeAmounts) -> None:
         """Check that this process may send a direct fetch, which can't be passed to another process.
@@ -379,13 +376,14 @@ class Admission:
         # Check the cache before the gate, because a cached response needs no robots.txt.
         if await self._cache_lookup.took(attempt):
             return
-        if attempt.waiter is not None and (parent := attempt.waiter.parent) is not None:
+        options = attempt.options
+        if options.waiter is not None and (parent := options.waiter.parent) is not None:
             parent.has_fetched = True
             self._scheduler.fetches(parent, trio.current_time())
             if not attempt.is_sub_request:
                 self._limits.decide_early(parent, attempt)
-        if not attempt.passes_gate:
-            self._gates.ensure(attempt.origin, attempt.request)
+        if not options.passes_gate:
+            self._gates.ensure(options.origin, attempt.request)
         self._scheduler.push(attempt, trio.current_time(), not_before)
         self._state.wakeup.set()
 
@@ -397,10 +395,11 @@ class Admission:
         This is so if the middleware has changed it, if it was rerouted before, so that robots.txt was not checked for
         it, or if an earlier run accepted it, perhaps with other settings.
         """
-        if attempt.is_diverted or attempt.task.differs_from(request):
+        options = attempt.options
+        if options.is_diverted or attempt.task.differs_from(request):
             return True
         has_restored = self._restored_at > -math.inf
-        return has_restored and attempt.lease is not None and self._is_restored(attempt.lease)
+        return has_restored and options.lease is not None and self._is_restored(options.lease)
 
     def _is_restored(self, record: Record) -> bool:
         return record.found_at is None or record.found_at <= self._restored_at
@@ -411,13 +410,14 @@ class Admission:
         A checkpoint only if a user's manager must be called and waits. The attempt keeps its places during the wait.
         """
         task: RequestTask = attempt.task
+        options = attempt.options
         is_changed = task.differs_from(request)
         if task.responder is not None:
             # The lookup was for the queued request, so its response may not be used for a changed one.
             return None if task.looks_like(request) else self._unanswered(attempt, request)
         try:
             needs = self._requirements_nowait(request)
-            if needs is None and (is_changed or attempt.is_diverted or not self._throttle.resolver.asks_manager):
+            if needs is None and (is_changed or options.is_diverted or not self._throttle.resolver.asks_manager):
                 # A copy, because the manager's cached result for this object (scope_cache) may be older than the
                 # change.
                 needs = await self._asked(request.replace() if request is attempt.request else request)
@@ -430,9 +430,9 @@ class Admission:
             # Leases.replace then returns it to the frontier. It cost no send, so nothing else limits how many there
             # are.
             task.is_stopped = True
-            if is_changed or attempt.is_diverted:
+            if is_changed or options.is_diverted:
                 # At the first attempt its current scopes, from the second on all scopes that it has needed so far.
-                scopes = _united(attempt.scopes, needs.scopes) if attempt.is_diverted else needs.scopes
+                scopes = _united(attempt.scopes, needs.scopes) if options.is_diverted else needs.scopes
                 if len(scopes) > max(MAX_SCOPES, len(needs.scopes)):
                     return Outcome(request, error=_never_the_same(attempt.request))
                 task.diverted = Requirements(scopes, needs.origin, is_exempt=False)
@@ -440,15 +440,15 @@ class Admission:
                 self._throttle.admitted(attempt.request, needs.scopes)
             return Outcome(request, then=Replace(attempt.request, reason="diverted"))
         # The scheduler checked the queued URL against robots.txt. Check any other URL here.
-        is_judged = request.url == task.url and needs.origin == attempt.origin and not attempt.is_diverted
-        if not is_judged and not attempt.passes_gate and self._gates.has_forbidden(needs.origin, request.url):
+        is_judged = request.url == task.url and needs.origin == options.origin and not options.is_diverted
+        if not is_judged and not options.passes_gate and self._gates.has_forbidden(needs.origin, request.url):
             return Outcome(request, then=Drop("robots_forbidden"))
         return None
 
     def _is_covered(self, needs: Requirements, attempt: Attempt) -> bool:
         """Return True if ``attempt`` covers the requirements ``needs``."""
-        origin, gates = needs.origin, self._gates
-        if not (origin == attempt.origin or attempt.passes_gate or not gates.has_gate(origin) or gates.is_open(origin)):
+        origin, gates, options = needs.origin, self._gates, attempt.options
+        if not (origin == options.origin or options.passes_gate or not gates.has_gate(origin) or gates.is_open(origin)):
             return False
         if needs.is_exempt or not needs.scopes:
             return True
@@ -459,7 +459,7 @@ class Admission:
             return True
         # A rerouted attempt also holds the scopes of its earlier attempts, so more than the needed scopes is enough.
         granted = dict(attempt.scopes)
-        return attempt.is_diverted and all(
+        return options.is_diverted and all(
             id in granted and _counted(amount) <= _counted(granted[id]) for id, amount in needs.scopes
         )
 

@@ -106,7 +106,7 @@ class CacheLookup(NoCache):
 
     async def took(self, attempt: Attempt) -> bool:
         """Take an attempt whose response is stored. Returns False if the attempt must be pushed to the scheduler."""
-        if attempt.passes_gate or self._state.is_ending:
+        if attempt.options.passes_gate or self._state.is_ending:
             return False
         answer = (await self._cache.find([attempt.request]))[0]
         if answer is None:

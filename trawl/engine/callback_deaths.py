@@ -147,12 +147,12 @@ class CallbackDeaths(NoDeaths):
         """Return :data:`FATAL` if a page must not be sent any more; otherwise None."""
         if not self._suspects or not attempt.is_page:
             return None
-        deaths = self._suspects.get(key_of(attempt.lease))
+        deaths = self._suspects.get(key_of(attempt.options.lease))
         return FATAL if deaths is not None and deaths.count >= MOST_DEATHS else None
 
     def give_up(self, attempt: Attempt) -> str:
         """Forget the deaths of a page that fails now, and return why it fails."""
-        key = key_of(attempt.lease)
+        key = key_of(attempt.options.lease)
         deaths = self._suspects[key]
         words = f"its {_words_of(deaths)}"
         self._forget(key)
@@ -167,12 +167,12 @@ class CallbackDeaths(NoDeaths):
             place: ``callback`` or ``middleware``.
         """
         if self._suspects or self._alone is not None:
-            await self._turn(key_of(attempt.lease))
+            await self._turn(key_of(attempt.options.lease))
         self._enter_now(attempt, place)
 
     def _enter_now(self, attempt: Attempt, place: str) -> None:
         self._running += 1
-        self._slots[attempt] = self._begin(key_of(attempt.lease), attempt.lease.request.url, place)
+        self._slots[attempt] = self._begin(key_of(attempt.options.lease), attempt.options.lease.request.url, place)
 
     def leave(self, attempt: Attempt) -> None:
         """Record that the code of a page does not run any more. A second call does nothing."""
@@ -180,7 +180,7 @@ class CallbackDeaths(NoDeaths):
         if slot is not None:
             self._running -= 1
             self._end(slot)
-            self._end_turn(key_of(attempt.lease))
+            self._end_turn(key_of(attempt.options.lease))
 
     async def _turn(self, key: bytes) -> None:
         """Wait until the code of a page or ``start()`` may start: a suspect runs alone. A checkpoint.
@@ -221,7 +221,7 @@ class CallbackDeaths(NoDeaths):
             self.leave(attempt)
             try:
                 outcome = await send(request)
-                if (key := key_of(attempt.lease)) in self._suspects:  # others don't wait in the user's cancel scopes
+                if (key := key_of(attempt.options.lease)) in self._suspects:  # others don't wait in the user's cancel scopes
                     await self._turn(key)
             finally:  # also after an error, because the middleware may continue, as after its own timeout
                 self._enter_now(attempt, "middleware")
@@ -232,7 +232,7 @@ class CallbackDeaths(NoDeaths):
     def survived(self, attempt: Attempt) -> None:
         """Record that a callback has ended by itself, so that its page is no longer a suspect."""
         if self._suspects and not self._job.is_lease_lost:
-            self._forget(key_of(attempt.lease))
+            self._forget(key_of(attempt.options.lease))
 
     async def next_of_start(self, started: AsyncIterator[T]) -> T:
         """Return the next output of ``start()``, and record that it runs.

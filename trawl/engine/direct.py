@@ -108,7 +108,7 @@ class DirectFetcher:
         elif not in_pipelines.get():
             self._admission.note_start(request)
         # A fetch by the middleware of a robots.txt passes the gate too, because the gate opens only after both.
-        passes_gate = waiter.parent is not None and waiter.parent.passes_gate
+        passes_gate = waiter.parent is not None and waiter.parent.options.passes_gate
         # A manager may fetch to name scopes.
         waiter.attempt = attempt = await self._admission.direct_attempt(request, waiter, passes_gate=passes_gate)
         async with self._let_in(waiter.parent):
@@ -140,7 +140,7 @@ class DirectFetcher:
 
         Fetches of callbacks may fill all the room while they wait for a lock that ``parent`` holds.
         """
-        is_on_its_way = parent is not None and (parent.is_direct or not parent.task.is_decided)
+        is_on_its_way = parent is not None and (not parent.is_page or not parent.task.is_decided)
         return nullcontext() if is_on_its_way else self._room
 
     def give_up(self) -> None:

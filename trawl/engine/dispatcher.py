@@ -184,8 +184,8 @@ class Dispatcher:
         return self._gates.failure_of(attempt) if reason.startswith("robots_") else None
 
     def _gone(self, attempt: Attempt) -> None:
-        if attempt.lease is not None:
-            self._prefetcher.granted(attempt.lease.lane)
+        if attempt.options.lease is not None:
+            self._prefetcher.granted(attempt.options.lease.lane)
 
 
 async def _raise(defect: Exception) -> None:  # noqa: ASYNC124 - a task

@@ -139,7 +139,7 @@ class _Write:
     @property
     def sent_at(self) -> float | None:
         """Event loop time of the send; None if the request was not sent."""
-        return self._attempt.sent_at
+        return self._attempt.times.sent_at
 
     def had_new_connection(self, request: Request) -> None:
         """Record that ``request``, which the middleware made, needs no new connection any more."""
@@ -260,7 +260,7 @@ class Fetcher:
             self._deaths.leave(attempt)  # its middleware has ended
             await self._places(attempt)
         now = trio.current_time()
-        outcome.started_at = outcome.sent_at = attempt.granted_at
+        outcome.started_at = outcome.sent_at = attempt.times.granted_at
         outcome.ended_at = now
         task.skips_limiters = not attempt.has_places
         self._scheduler.responded(attempt, now)
@@ -291,15 +291,15 @@ class Fetcher:
             now = trio.current_time()
             logger.exception("%r: the throttling manager failed on its outcome", outcome.request)
             self._stats.inc("throttling_errors")
-        if isinstance(attempt.waiter, RobotsWaiter):
-            await attempt.waiter.read(outcome.response)
+        if isinstance(attempt.options.waiter, RobotsWaiter):
+            await attempt.options.waiter.read(outcome.response)
             now = trio.current_time()
         # The throttle comes first, so that the request that takes the place already obeys the backoff.
         self.give_back(attempt, outcome, now)
 
     def _deferred(self, attempt: Attempt, outcome: Outcome) -> Outcome:
         """End an attempt without a send, because a scope closed or the crawl ends. The request waits again."""
-        if attempt.sent_at is not None:
+        if attempt.times.sent_at is not None:
             # The kept connection was dead, so the next attempt needs a new one.
             note(attempt.request, needs_new_connection=True)
         outcome.then = Replace(attempt.request, reason="deferred")
@@ -329,7 +329,7 @@ class Fetcher:
         if not attempt.is_under_way:
             return
         now = trio.current_time() if now is None else now
-        if self._recorder is not None and attempt.sent_at is not None and not attempt.task.is_responded:
+        if self._recorder is not None and attempt.times.sent_at is not None and not attempt.task.is_responded:
             self._recorder(attempt, outcome, now)
         if attempt.has_places and not attempt.task.skips_limiters:
             self._limiters.give_back(attempt)
@@ -351,7 +351,7 @@ class Fetcher:
         """Record the send of a request, or return when it may be sent (:data:`~trawl.transport.base.OnSent`)."""
         if self._session_lease.until <= now:  # this process was paused, and its cancellation comes later
             return True
-        if attempt.sent_at is not None:
+        if attempt.times.sent_at is not None:
             return self._sent_again(attempt, now)
         opens_at = -math.inf if attempt.lane is None else attempt.lane.opens_at(attempt, now)
         if opens_at > now:
@@ -379,9 +379,9 @@ class Fetcher:
         follow at once only if no scope counts sends and all scopes are still open.
         """
         assert attempt.lane is not None
-        assert attempt.sent_at is not None
+        assert attempt.times.sent_at is not None
         scopes = attempt.lane.scopes
-        add_wasted_send(scopes, attempt.sent_at)
+        add_wasted_send(scopes, attempt.times.sent_at)
         if any(scope.counts_sends for scope in scopes) or attempt.lane.opens_at(attempt, now) > now:
             return True
         for scope in scopes:
@@ -418,8 +418,9 @@ class Fetcher:
         """Record the times of a send that has ended."""
         ended_at = outcome.ended_at
         sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
-        connecting = attempt.prepared_for + sent_at - attempt.granted_at
-        times = Times(attempt.queued, attempt.throttled, connecting, ended_at - sent_at)
+        before = attempt.times
+        connecting = before.prepared_for + sent_at - before.granted_at
+        times = Times(before.queued, before.throttled, connecting, ended_at - sent_at)
         attempt.task.read_at, attempt.task.times = ended_at, times
         self._stats.times.add(times)
         lane = attempt.lane
@@ -451,7 +452,7 @@ class Fetcher:
             self._stats.inc("download_error_count")
             self._stats.inc(f"download_error_count/{type(outcome.error).__name__}")
             if (
-                isinstance(outcome.error, AddressRefused) and not attempt.passes_gate
+                isinstance(outcome.error, AddressRefused) and not attempt.options.passes_gate
             ):  # robots.txt: counted for its pages
                 self._stats.inc("private_addresses_refused")
         return size

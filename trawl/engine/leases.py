@@ -153,11 +153,11 @@ class Leases:
         if not attempt.is_page:
             await self._replace_direct(attempt, then)
             return None
-        if then.reason == "deferred" and attempt.sent_at is None and then.request is attempt.request:
+        if then.reason == "deferred" and attempt.times.sent_at is None and then.request is attempt.request:
             # Nothing was sent, so the request keeps its place in its lane, as if it had not been granted.
             self._count(attempt, then)
-            await self._frontier.release([attempt.lease])
-            self._stored([attempt.lease])
+            await self._frontier.release([attempt.options.lease])
+            self._stored([attempt.options.lease])
             return None
         successor = await self._admission.successor(attempt, then)
         if isinstance(successor, str):
@@ -165,7 +165,7 @@ class Leases:
         await trio.lowlevel.checkpoint_if_cancelled()  # later, an unstored replacement would be counted
         # Count before the store, because each step stores its statistics and a kill may come before the next step.
         self._count(attempt, then)
-        is_here = await self._frontier.replace(attempt.lease, successor)
+        is_here = await self._frontier.replace(attempt.options.lease, successor)
         if then.is_new_target or then.reason in _RESENDS:
             self._admission.tell_scheduled(successor.request)
         if not is_here:
@@ -186,14 +186,14 @@ class Leases:
 
     async def _replace_direct(self, attempt: Attempt, then: Replace) -> None:
         """Replace the request of a direct fetch, which keeps its waiter."""
-        waiter = attempt.waiter
+        waiter = attempt.options.waiter
         assert waiter is not None
         request = then.request
         request.depth = attempt.request.depth
         try:
             until = not_before(request) if then.is_new_target else 0.0
             successor = await self._admission.direct_attempt(
-                request, waiter, passes_gate=attempt.passes_gate, replaces=attempt
+                request, waiter, passes_gate=attempt.options.passes_gate, replaces=attempt
             )
         except IgnoreRequest as error:  # another process sends to its target
             waiter.deliver(Outcome(request, error=error))
@@ -239,7 +239,7 @@ class Leases:
             counted, dropped[host] = count, order
             self._stats.inc("dropped_by_hand", count)
 
-        leases = [attempt.lease for attempt in goes]
+        leases = [attempt.options.lease for attempt in goes]
         try:
             count = await self._frontier.drop(host, leases, starts)
         except JobError:
@@ -261,11 +261,11 @@ class Leases:
 
     async def put_back(self, attempts: Iterable[Attempt]) -> None:
         """Release the leases of ``attempts``, which are not granted, to the frontier."""
-        await self._frontier.release([attempt.lease for attempt in attempts])
+        await self._frontier.release([attempt.options.lease for attempt in attempts])
 
     async def give_back(self, attempts: Iterable[Attempt]) -> None:
         """Release abandoned leases, and the leases of the waiting ``attempts``, to the frontier."""
-        leases = [*self._abandoned, *[attempt.lease for attempt in attempts]]
+        leases = [*self._abandoned, *[attempt.options.lease for attempt in attempts]]
         self._abandoned.clear()
         if leases:
             await self._frontier.release(leases)

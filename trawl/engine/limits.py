@@ -206,7 +206,7 @@ class CrawlLimits:
 
     def answered(self, attempt: Attempt) -> None:
         """Count a whole response as a page until its outcome is known. Call it before its place is released."""
-        if not attempt.task.is_counted and not attempt.passes_gate and not attempt.is_sub_request:
+        if not attempt.task.is_counted and not attempt.options.passes_gate and not attempt.is_sub_request:
             attempt.task.is_counted = True
             self._undecided += 1
             self._take_pages(1)
@@ -234,7 +234,7 @@ class CrawlLimits:
             outcome is not None
             and outcome.response is not None
             and not isinstance(outcome.then, Replace)
-            and not attempt.passes_gate
+            and not attempt.options.passes_gate
             and not attempt.is_sub_request
         )
         if is_page:

@@ -221,7 +221,7 @@ class RobotsGates:
     def _needed(self) -> set[str]:
         """Return the origins with pending requests."""
         needed = {lane.origin for lane in self._scheduler.lanes.values()}
-        needed.update(attempt.origin for attempt in self._scheduler.later.pending())
+        needed.update(attempt.options.origin for attempt in self._scheduler.later.pending())
         return needed
 
     def _drop(self, origin: str) -> None:
@@ -330,19 +330,19 @@ class RobotsGates:
 
     def forbids(self, attempt: Attempt) -> str | None:
         """Return the reason why an attempt whose gate is open may not be sent; None if it may."""
-        if not attempt.origin or attempt.passes_gate:
+        if not attempt.options.origin or attempt.options.passes_gate:
             return None
-        known = self._origins.get(attempt.origin)
+        known = self._origins.get(attempt.options.origin)
         if known is None:
             return None
         if 0.0 < known.expires_at <= trio.current_time():
             # This request still uses the old rules; later requests wait for the new ones.
             known.expires_at = 0.0
             known.asker = attempt.request
-            self._unasked[attempt.origin] = 0.0
+            self._unasked[attempt.options.origin] = 0.0
         if known.verdict is not None:
             return known.verdict
-        if not attempt.is_diverted and self.has_forbidden(attempt.origin, attempt.request.url):
+        if not attempt.options.is_diverted and self.has_forbidden(attempt.options.origin, attempt.request.url):
             return "robots_forbidden"  # a rerouted request sends another URL, which is checked there
         return None
 
@@ -369,7 +369,7 @@ class RobotsGates:
 
     def failure_of(self, attempt: Attempt) -> DownloadError | None:
         """Return the error that an attempt's origin was given up for."""
-        known = self._origins.get(attempt.origin)
+        known = self._origins.get(attempt.options.origin)
         return None if known is None else known.failure
 
     def recall(self, origin: str) -> Generator[None, None, bool]:

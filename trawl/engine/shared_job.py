@@ -245,7 +245,7 @@ class SharedJobFollower(Alone):
             await self._leases.put_back(attempts)
 
     def _goes(self, attempt: Attempt) -> bool:
-        return attempt.lease is not None and self.is_shut(attempt.lease.lane)
+        return attempt.options.lease is not None and self.is_shut(attempt.options.lease.lane)
 
     async def _give_back(self, parts: Collection[int]) -> None:
         """Release all free partitions together, because each call takes a round trip."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trawl.throttling.limit import Limit
     from trawl.throttling.reasons import Reason
 
-__all__ = ["DIRECT", "PAGE", "PASSING", "Attempt", "LaneId", "amounts_of"]
+__all__ = ["DIRECT", "PAGE", "PASSING", "Attempt", "AttemptOptions", "AttemptTimes", "LaneId", "amounts_of"]
 
 DIRECT, PASSING, PAGE = range(3)
 """The kinds of lanes. Exempt pages share the lane of pages that need no scope."""
@@ -34,6 +34,78 @@ def amounts_of(scopes: ScopeAmounts) -> Amounts:
     return ()
 
 
+class AttemptOptions:
+    """The arguments of an attempt that decide about its queue and about the receiver of its outcome; never changed."""
+
+    __slots__ = ("is_diverted", "lane_id", "lease", "order", "origin", "passes_gate", "share", "waiter")
+
+    def __init__(
+        self,
+        origin: str,
+        is_diverted: bool,
+        passes_gate: bool,
+        share: float,
+        order: int | None,
+        lane_id: LaneId,
+        lease: Any,
+        waiter: Any,
+    ) -> None:
+        self.origin: str = origin
+        self.is_diverted: bool = is_diverted
+        self.passes_gate: bool = passes_gate
+        self.share: float = share
+        self.order: int | None = order
+        self.lane_id: LaneId = lane_id
+        self.lease: Any = lease
+        self.waiter: Any = waiter
+
+
+class AttemptTimes:
+    """The times at which an attempt was found, granted and sent, its waits, and the reasons for them.
+
+    Attributes:
+        found_at: Event loop time at which it was found. By default, when it was first pushed; -inf before that.
+        not_before: Event loop time before which it is not granted; 0.0: none.
+        granted_at: Event loop time at which it got its places. Before that, the time at which its preparation started
+            or ended. A wait just before the send moves it.
+        sent_at: Event loop time of its send; None before that.
+        prepared_for: Seconds for which its middleware ran before it waited for places; 0.0 without user code.
+        throttled: Seconds for which it was the best of its lane and waited for anything other than a free place
+            (:class:`trawl.http.Times`). Set when it is granted.
+        left_by: Why it last was not granted although its scopes were open; None: that did not happen.
+        held_by: The limit of its scopes that opened last before it was granted; None with fewer than two scopes.
+        opened_by: The limit that opened last for it, with one scope; None for none.
+    """
+
+    __slots__ = (
+        "found_at",
+        "granted_at",
+        "held_by",
+        "left_by",
+        "not_before",
+        "opened_by",
+        "prepared_for",
+        "sent_at",
+        "throttled",
+    )
+
+    def __init__(self, found_at: float | None) -> None:
+        self.found_at: float = -inf if found_at is None else found_at
+        self.not_before: float = 0.0
+        self.granted_at: float = -inf
+        self.sent_at: float | None = None
+        self.prepared_for: float = 0.0
+        self.throttled: float = 0.0
+        self.left_by: Reason | None = None
+        self.held_by: Reason | None = None
+        self.opened_by: Limit | None = None
+
+    @property
+    def queued(self) -> float:
+        """Seconds since it was found for which it waited behind other requests. Set when it is granted."""
+        return self.granted_at - self.found_at - self.throttled - self.prepared_for
+
+
 class Attempt:
     """One request from the time it starts to wait until it ends. It is pending, then granted, then in flight.
 
@@ -48,6 +120,7 @@ class Attempt:
         is_direct: Sent before all pages, because a callback waits for it.
         is_exempt: Takes no scope (``dont_throttle``), but one of the crawl's places.
         is_diverted: Its scopes and origin belong to the request as its middleware changed it last.
+        is_sub_request: A rendered page has made it, so that it does not count as a page.
         passes_gate: Does not wait for its origin's gate, because it loads robots.txt. Implies ``is_direct``.
         share: The first amount that it names. Within a lane, larger amounts are sent first.
         order: Its rank among attempts of equal priority and share; lower ranks are sent first. None: in the order in
@@ -58,75 +131,44 @@ class Attempt:
         found_at: Event loop time at which it was found; None: when it is first pushed.
 
     Attributes:
+        options: The other arguments, which decide about its queue and about the receiver of its outcome.
+        times: Its times and waits.
+        is_page: True for a page of the frontier; False for a direct fetch or robots.txt.
         lane: Its lane, also after it left it; None before it is pushed.
         slots: Its slot number in each of its scopes while it is in flight, in the order of ``scopes``.
         steps: The number of backoff steps that each scope had taken when it was granted, in the order of ``scopes``.
-        found_at: Event loop time at which it was found. By default, when it was first pushed.
-        pushed_at: Event loop time at which it was last pushed.
-        not_before: Event loop time before which it is not granted; 0.0: none.
-        granted_at: Event loop time at which it got its places. Before that, the time at which its preparation started
-            or ended. A wait just before the send moves it.
-        left_by: Why it last was not granted although its scopes were open; None: that did not happen.
-        held_by: The limit of its scopes that opened last before it was granted; None with fewer than two scopes.
-        opened_by: The limit that opened last for it, with one scope; None for none.
-        prepared_for: Seconds for which its middleware ran before it waited for places; 0.0 without user code.
-        throttled: Seconds for which it was the best of its lane and waited for anything other than a free place
-            (:class:`trawl.http.Times`). Set when it is granted.
-        sent_at: Event loop time of its send; None before that.
-        is_page: True for a page of the frontier; False for a direct fetch or robots.txt, whose outcome a waiter gets.
         is_pending: True from the push until it is granted, refused or withdrawn.
         is_under_way: True from the start of its preparation, or from its grant, until its places are released.
-        is_prepared: True if its middleware has run, or no user code runs before its send. Then it needs only its
-            places.
         is_ahead: True while its scopes count it as ahead. They do not count it while it is overdue.
         has_places: True while it is in flight.
         has_fetched: True if its middleware made a fetch for it. Because another attempt would repeat this fetch, it
             waits for its places without a limit.
         is_vetted: True if it was already checked whether it may be sent at all.
-        is_sub_request: True if a rendered page has made it, so that it does not count as a page.
         keeps_page: True if it has released its places except the place in the scope ``browser``, because its page is
             not closed yet.
         task: The engine's state of its task; None before the task starts.
     """
 
     __slots__ = (
-        "found_at",
-        "granted_at",
         "has_fetched",
         "has_places",
-        "held_by",
         "is_ahead",
-        "is_direct",
-        "is_diverted",
         "is_exempt",
         "is_page",
         "is_pending",
-        "is_prepared",
         "is_sub_request",
         "is_under_way",
         "is_vetted",
         "keeps_page",
         "lane",
-        "lane_id",
-        "lease",
-        "left_by",
-        "not_before",
-        "opened_by",
-        "order",
-        "origin",
-        "passes_gate",
-        "prepared_for",
+        "options",
         "priority",
-        "pushed_at",
         "request",
         "scopes",
-        "sent_at",
-        "share",
         "slots",
         "steps",
         "task",
-        "throttled",
-        "waiter",
+        "times",
     )
 
     def __init__(
@@ -139,6 +181,7 @@ class Attempt:
         is_direct: bool = False,
         is_exempt: bool = False,
         is_diverted: bool = False,
+        is_sub_request: bool = False,
         passes_gate: bool = False,
         share: float = 0.0,
         order: int | None = None,
@@ -149,42 +192,28 @@ class Attempt:
     ) -> None:
         self.request: Any = request
         self.scopes: ScopeAmounts = scopes
-        self.origin: str = origin
         self.priority: int = priority
-        self.is_direct: bool = is_direct or passes_gate
+        self.is_page: bool = not (is_direct or passes_gate)
         self.is_exempt: bool = is_exempt
-        self.is_diverted: bool = is_diverted
-        self.passes_gate: bool = passes_gate
-        self.share: float = share
-        self.order: int | None = order
-        self.lease: Any = lease
-        self.waiter: Any = waiter
-        self.is_page: bool = waiter is None
-        self.found_at: float | None = found_at
+        self.is_sub_request: bool = is_sub_request
         if lane_id is None:
             key = lane_key(scopes, origin, amounts_of(scopes), is_exempt=is_exempt)
-            lane_id = key if not self.is_direct else (key, PASSING if passes_gate else DIRECT)
-        self.lane_id: LaneId = lane_id
+            lane_id = key if self.is_page else (key, PASSING if passes_gate else DIRECT)
+            if is_sub_request:  # behind others it would wait for their page budget
+                lane_id = (lane_id, "sub-request")
+        self.options: AttemptOptions = AttemptOptions(
+            origin, is_diverted, passes_gate, share, order, lane_id, lease, waiter
+        )
+        self.times: AttemptTimes = AttemptTimes(found_at)
         self.lane: Lane | None = None
         self.slots: tuple[int, ...] = ()
         self.steps: tuple[int, ...] = ()
-        self.pushed_at: float = -inf
-        self.granted_at: float = -inf
-        self.left_by: Reason | None = None
-        self.held_by: Reason | None = None
-        self.opened_by: Limit | None = None
-        self.throttled: float = 0.0
-        self.sent_at: float | None = None
-        self.not_before: float = 0.0
         self.is_pending: bool = False
         self.is_vetted: bool = False
         self.is_under_way: bool = False
         self.has_places: bool = False
-        self.is_prepared: bool = True
         self.is_ahead: bool = False
         self.has_fetched: bool = False
-        self.prepared_for: float = 0.0
-        self.is_sub_request: bool = False
         self.keeps_page: bool = False
         self.task: Any = None  # set and read by the engine
 
@@ -210,31 +239,26 @@ class Attempt:
         self.is_pending = True
         self.is_vetted = False
         self.lane = None
-        self.sent_at = None
-        self.not_before = not_before
-        self.pushed_at = now
-        if self.found_at is None:
-            self.found_at = now
+        times = self.times
+        times.sent_at = None
+        times.not_before = not_before
+        if times.found_at == -inf:
+            times.found_at = now
 
     def waited(self, seconds: float) -> None:
         """Count a wait just before the send as a wait for the grant: it is sent by the current state of its scopes."""
-        self.granted_at += seconds
-        self.throttled += seconds
+        self.times.granted_at += seconds
+        self.times.throttled += seconds
         if self.lane is not None and self.lane.scopes:
             self.steps = tuple([scope.step for scope in self.lane.scopes])
 
     @property
     def last_limit(self) -> tuple[str, str]:
         """The scope that opened last for it, and the name of the limit there; "" for none. Known when it is granted."""
-        if self.held_by is not None:
-            return self.held_by.scope, self.held_by.limit
-        return ("", "") if self.opened_by is None else (self.scopes[0][0], self.opened_by.name)
-
-    @property
-    def queued(self) -> float:
-        """Seconds since it was found for which it waited behind other requests. Set when it is granted."""
-        found_at = self.granted_at if self.found_at is None else self.found_at
-        return self.granted_at - found_at - self.throttled - self.prepared_for
+        held_by, opened_by = self.times.held_by, self.times.opened_by
+        if held_by is not None:
+            return held_by.scope, held_by.limit
+        return ("", "") if opened_by is None else (self.scopes[0][0], opened_by.name)
 
     @property
     def is_preparing(self) -> bool:

@@ -182,10 +182,11 @@ class Lane:
 
     def add(self, attempt: Attempt, order: int) -> bool:
         """Add ``attempt``. Returns True if it is now the best."""
-        if attempt.order is not None:
-            order = attempt.order
+        options = attempt.options
+        if options.order is not None:
+            order = options.order
         attempt.lane = self
-        heappush(self.queue, (-attempt.priority, -attempt.share, order, attempt))
+        heappush(self.queue, (-attempt.priority, -options.share, order, attempt))
         if self.elsewhere:
             self.wait_elsewhere(1)
         return self.queue[0][3] is attempt
@@ -244,15 +245,15 @@ class Lane:
         """Take each of its scopes for ``attempt``, which was its best."""
         if attempt.is_ahead:
             self.count_no_more(attempt)
-        if self.throttled or attempt.not_before:
+        if self.throttled or attempt.times.not_before:
             self._count_throttled(attempt, now)
         self._take(attempt, now)
 
     def prepare(self, attempt: Attempt, now: float) -> None:
         """Start to prepare ``attempt``, which was its best. While its middleware runs, it holds nothing."""
-        if self.throttled or attempt.not_before:
+        if self.throttled or attempt.times.not_before:
             self._count_throttled(attempt, now)
-        attempt.granted_at = now
+        attempt.times.granted_at = now
         # A direct fetch may be needed by a request that is counted as ahead. So count it only if it may count as a
         # send.
         if self.kind == PAGE or self.is_careful:
@@ -280,7 +281,7 @@ class Lane:
         if not attempt.has_places:
             if attempt.is_ahead:
                 self.count_no_more(attempt)
-            self._take(attempt, attempt.granted_at)
+            self._take(attempt, attempt.times.granted_at)
 
     def wait_elsewhere(self, n: int) -> None:
         """Have ``n`` more of its attempts counted as ahead only by the scope that they wait for."""
@@ -296,19 +297,17 @@ class Lane:
 
     def _count_throttled(self, attempt: Attempt, now: float) -> None:
         """Set for how long ``attempt`` waited for anything other than a free place."""
-        held = self.throttled
+        held, times = self.throttled, attempt.times
         self.throttled = 0.0
         if self.was_prepared:
-            attempt.throttled += min(held, now - attempt.granted_at)
+            times.throttled += min(held, now - times.granted_at)
             return
-        if attempt.not_before:
-            began_at = attempt.pushed_at if attempt.found_at is None else attempt.found_at
-            held += max(0.0, attempt.not_before - began_at)
-        waited = now if attempt.found_at is None else now - attempt.found_at
-        attempt.throttled = min(held, waited)  # it may have been found after the wait started
+        if times.not_before:
+            held += max(0.0, times.not_before - times.found_at)
+        times.throttled = min(held, now - times.found_at)  # it may have been found after the wait started
 
     def _take(self, attempt: Attempt, now: float) -> None:
-        attempt.granted_at = now
+        attempt.times.granted_at = now
         attempt.has_places = True
         scopes = self.scopes
         if attempt.is_exempt:  # it takes none
@@ -318,7 +317,7 @@ class Lane:
             attempt.steps = (scope.step,)
             amount = attempt.scopes[0][1]
             attempt.slots = (scope.take(now, 1.0 if amount is None else amount),)
-            attempt.opened_by = scope.waits.opened_by
+            attempt.times.opened_by = scope.waits.opened_by
         else:
             attempt.steps = tuple([scope.step for scope in scopes])
             amounts = self._amounts(attempt)
@@ -326,7 +325,7 @@ class Lane:
             if scopes:
                 last = max(scopes, key=_opened_at)
                 limit = last.waits.opened_by
-                attempt.held_by = None if limit is None else Reason(last.id, limit.name, inf, limit.source)
+                attempt.times.held_by = None if limit is None else Reason(last.id, limit.name, inf, limit.source)
 
         if attempt.is_sub_request:  # it never becomes a page
             for scope in scopes:
@@ -371,7 +370,7 @@ class Lane:
         """
         draw: float | None = None
         for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
-            scope.sent(slot, now, 1.0 if amount is None else amount, attempt.granted_at, due_at)
+            scope.sent(slot, now, 1.0 if amount is None else amount, attempt.times.granted_at, due_at)
             if len(self.scopes) > 1 and scope.is_spaced and scope.effective.jitter != EXACT:
                 draw = scope.traffic.draw(draw)
 
@@ -382,7 +381,7 @@ class Lane:
 
     def give_back(self, attempt: Attempt, now: float, *, is_rest: bool = False) -> None:
         """Release the places of ``attempt``: all except that in the scope ``browser``, or (``is_rest``) only that."""
-        was_sent = attempt.sent_at is not None
+        was_sent = attempt.times.sent_at is not None
         for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):
             if (scope.id == BROWSER) is is_rest:
                 scope.give(slot, was_sent=was_sent, amount=1.0 if amount is None else amount, now=now)

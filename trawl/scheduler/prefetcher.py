@@ -176,4 +176,5 @@ class Prefetcher:
         """Release the worst requests of a lane that has too many because better ones were added."""
         excess = self._scheduler.buffered(lane) - self._max_ahead()
         if excess > 0:
-            await self._frontier.release([attempt.lease for attempt in self._scheduler.withdraw_worst(lane, excess)])
+            worst = self._scheduler.withdraw_worst(lane, excess)
+            await self._frontier.release([attempt.options.lease for attempt in worst])

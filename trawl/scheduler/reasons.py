@@ -66,7 +66,7 @@ def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
     if attempt is None or not attempt.is_pending:
         return None
     if attempt.lane is None:
-        return Reason("", "not_before", attempt.not_before, "the request's own delay")
+        return Reason("", "not_before", attempt.times.not_before, "the request's own delay")
     return _Reasons(scheduler, now).why(attempt.lane)
 
 
@@ -92,7 +92,7 @@ def why_url(scheduler: Scheduler, url: str, now: float) -> Reason | None:
             behind = lane
     later = next((attempt for attempt in scheduler.later.pending() if attempt.request.url == url), None)
     if later is not None:
-        return Reason("", "not_before", later.not_before, "the request's own delay")
+        return Reason("", "not_before", later.times.not_before, "the request's own delay")
     return None if behind is None else _Reasons(scheduler, now).why(behind)
 
 
@@ -104,16 +104,14 @@ def why_next(scheduler: Scheduler, attempt: Attempt, now: float) -> Reason | Non
     """Return why the next attempt in the lane of ``attempt`` waits; None if there is none, or it may be sent."""
     lane = None
     if attempt.lane is not None:  # the next one is prepared or waits to be prepared
-        lane = scheduler.lanes.get(attempt.lane.id) or scheduler.lanes.get(attempt.lane_id)
+        lane = scheduler.lanes.get(attempt.lane.id) or scheduler.lanes.get(attempt.options.lane_id)
     return None if lane is None else _Reasons(scheduler, now).why(lane)
 
 
 def pending_pages(scheduler: Scheduler) -> list[Attempt]:
     """Return every pending page, in no particular order. They are released at the end of a crawl."""
     lined = [ticket[-1] for lane in scheduler.lanes.values() for ticket in lane.queue]
-    pending = [
-        attempt for attempt in [*lined, *scheduler.later.pending()] if attempt.is_pending and not attempt.is_direct
-    ]
+    pending = [attempt for attempt in [*lined, *scheduler.later.pending()] if attempt.is_pending and attempt.is_page]
     return [attempt for attempt in pending if attempt.task is None]
 
 
@@ -169,7 +167,7 @@ def waiting_in_steps(
                 by_scope[scope.id] = by_scope.get(scope.id, 0) + size
     later = scheduler.later.pending()
     if later:
-        first_at = min([attempt.not_before for attempt in later])
+        first_at = min([attempt.times.not_before for attempt in later])
         groups[Reason("", "not_before", first_at, "the request's own delay")] = len(later)
     yield
     return [(count, reason) for reason, count in groups.items()]

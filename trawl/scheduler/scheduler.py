@@ -171,9 +171,8 @@ class Scheduler:
         if attempt.is_pending or attempt.is_under_way:
             raise ValueError(f"{attempt!r} is here already")
         attempt.pushed(now, not_before)
-        attempt.is_prepared = not self.preparations.has_user_code
         self.pending += 1
-        self.pending_direct += attempt.is_direct
+        self.pending_direct += not attempt.is_page
         order = self._next_order()
         if not_before > now:
             self.later.add(attempt, not_before, order)
@@ -228,9 +227,9 @@ class Scheduler:
 
     def sent(self, attempt: Attempt, now: float, due_at: float = -inf) -> None:
         """Record that ``attempt`` was sent at ``now``, and could have been sent at ``due_at``. Safe to call twice."""
-        if not attempt.is_under_way or attempt.sent_at is not None:
+        if not attempt.is_under_way or attempt.times.sent_at is not None:
             return
-        attempt.sent_at = self._now = now
+        attempt.times.sent_at = self._now = now
         lane = attempt.lane
         assert lane is not None
         # Only now it is known when its scopes open again, because spacing counts from the send.
@@ -256,7 +255,7 @@ class Scheduler:
             else:
                 self.preparations.running -= attempt.is_page
                 for scope in lane.scopes:
-                    scope.traffic.release(attempt.granted_at)
+                    scope.traffic.release(attempt.times.granted_at)
             self._ahead_no_more(attempt)
         self._wake(lane, now)
 
@@ -276,13 +275,13 @@ class Scheduler:
         lane = attempt.lane
         assert lane is not None
         self._note_prepared(attempt, lane, now)
-        attempt.is_prepared = attempt.is_pending = True
+        attempt.is_pending = True
         attempt.is_vetted = False
         self.pending += 1
-        self.pending_direct += attempt.is_direct
+        self.pending_direct += not attempt.is_page
         self._line_up(attempt, self._next_order(), now)
         ready, running = self.queues.ready, self.preparations.running
-        if running or len(ready) != 1 or self.in_flight >= self.places or not (pages or attempt.is_direct):
+        if running or len(ready) != 1 or self.in_flight >= self.places or (attempt.is_page and not pages):
             return False
         if (lane := ready[0][5]).where is not READY or lane.head is not attempt:
             return False
@@ -307,7 +306,7 @@ class Scheduler:
             self.sub_requests += attempt.is_sub_request
         self.preparations.caution = CAUTION
         lane.responded(attempt)
-        self.sent(attempt, attempt.granted_at)
+        self.sent(attempt, attempt.times.granted_at)
         self._now = now
         self._wake(lane, now)
 
@@ -320,13 +319,14 @@ class Scheduler:
                 self._wake_preparations(scope, now)
 
     def _note_prepared(self, attempt: Attempt, lane: Lane, now: float) -> None:
-        started_at, attempt.granted_at = attempt.granted_at, now
-        attempt.prepared_for = now - started_at
-        self.preparations.awaits |= attempt.prepared_for > MIN_LEAD
+        started_at = attempt.times.granted_at
+        attempt.times.granted_at = now
+        attempt.times.prepared_for = prepared_for = now - started_at
+        self.preparations.awaits |= prepared_for > MIN_LEAD
         self.preparations.running -= attempt.is_page
         for scope in lane.scopes:
             scope.traffic.release(started_at)
-            if lane.kind != PASSING and scope.let_through_one(attempt.prepared_for):
+            if lane.kind != PASSING and scope.let_through_one(prepared_for):
                 self._let_direct_go(scope, now)
         if lane.kind == PAGE and not attempt.is_ahead:
             lane.count_ahead(attempt)
@@ -525,15 +525,16 @@ class Scheduler:
     # -- inside
 
     def _line_up(self, attempt: Attempt, order: int, now: float) -> None:
-        lane_id = attempt.lane_id if attempt.task is None else ("prepared", attempt.lane_id)
+        options = attempt.options
+        lane_id = options.lane_id if attempt.task is None else ("prepared", options.lane_id)
         lane = self.lanes.get(lane_id)
         if lane is None:
             scope_of = self._scope_of
             scopes = () if attempt.is_exempt else tuple([scope_of(id, now) for id, _ in attempt.scopes])
-            kind = PAGE if not attempt.is_direct else PASSING if attempt.passes_gate else DIRECT
-            lane = self.lanes[lane_id] = Lane(lane_id, scopes, attempt.origin, kind)
-            lane.prepares = not attempt.is_prepared
+            kind = PAGE if attempt.is_page else PASSING if options.passes_gate else DIRECT
+            lane = self.lanes[lane_id] = Lane(lane_id, scopes, options.origin, kind)
             lane.was_prepared = attempt.task is not None
+            lane.prepares = self.preparations.has_user_code and not lane.was_prepared
             if lane.prepares and self.preparations.caution:
                 for scope in scopes:
                     if scope.caution < 0.0:
@@ -599,7 +600,7 @@ class Scheduler:
 
     def _objection(self, attempt: Attempt, now: float) -> str | None:
         attempt.is_vetted = True
-        return None if self._vet is None or attempt.passes_gate else self._vet(attempt, now)
+        return None if self._vet is None or attempt.options.passes_gate else self._vet(attempt, now)
 
     def _refuse(self, lane: Lane, attempt: Attempt, reason: str, now: float) -> Refused:
         self._leave(attempt)
@@ -646,8 +647,8 @@ class Scheduler:
         lane.where = None
         self.grants += 1
         # It was ready earlier, but no place was free or too many callbacks ran.
-        attempt.left_by = (self.left_by if lane.ready_at < now else None) or (
-            attempt.left_by if lane.was_prepared else None
+        attempt.times.left_by = (self.left_by if lane.ready_at < now else None) or (
+            attempt.times.left_by if lane.was_prepared else None
         )
         if lane.prepares:
             self.preparations.running += attempt.is_page
@@ -708,7 +709,7 @@ class Scheduler:
     def _leave(self, attempt: Attempt) -> None:
         attempt.is_pending = False
         self.pending -= 1
-        self.pending_direct -= attempt.is_direct
+        self.pending_direct -= not attempt.is_page
 
     def _settle(self, lane: Lane, now: float) -> None:
         """Move a lane that lost its best attempt, which changes its rank, and wake others."""

@@ -93,7 +93,7 @@ class SharedJobScheduler(Scheduler):
     def sent(self, attempt: Attempt, now: float, due_at: float = -inf) -> None:
         """Record that ``attempt`` was sent at ``now``, here and in the store."""
         # Before the send is recorded, because that sets `sent_at`.
-        is_first = attempt.is_under_way and attempt.sent_at is None
+        is_first = attempt.is_under_way and attempt.times.sent_at is None
         super().sent(attempt, now, due_at)
         token = self._tokens.get(attempt)
         if is_first and token is not None:
@@ -108,7 +108,7 @@ class SharedJobScheduler(Scheduler):
             return
         for slot, scope in _shared(attempt):
             scope.tokens.pop(slot, None)
-        if attempt.sent_at is None:
+        if attempt.times.sent_at is None:
             self._line.drop(token.number)
         else:
             self._line.given_back(token.number)

@@ -128,8 +128,8 @@ class ScopeStats:
 
 def _obstacle(scope: Scope, attempt: Granted) -> Reason | None:
     """Return the last cause for which a request waited, other than ``scope``; None if unknown."""
-    held_by = attempt.held_by
-    return attempt.left_by or (None if held_by is None or held_by.scope == scope.id else held_by)
+    held_by = attempt.times.held_by
+    return attempt.times.left_by or (None if held_by is None or held_by.scope == scope.id else held_by)
 
 
 def _words(reason: Reason | None) -> str:

@@ -98,6 +98,22 @@ class HasScopes(Protocol):
         """The scopes of its requests, sorted by id."""
 
 
+class GrantedTimes(Protocol):
+    """The times of a request, and the reasons for its waits: :class:`trawl.scheduler.attempt.AttemptTimes`.
+
+    Attributes:
+        granted_at: Event loop time of the grant.
+        sent_at: Event loop time at which it was sent; None if it was not sent (yet).
+        held_by: The scope that became free last, and its limit; None if it has at most one scope.
+        left_by: The reason why it was passed over although its scopes were free; None if it was not.
+    """
+
+    granted_at: float
+    sent_at: float | None
+    held_by: Reason | None
+    left_by: Reason | None
+
+
 class Granted(Protocol):
     """A request from before it is granted until its end, as the throttle sees it: :class:`trawl.scheduler.Attempt`."""
 
@@ -122,20 +138,8 @@ class Granted(Protocol):
         """The backoff step of each of its scopes when it was granted."""
 
     @property
-    def granted_at(self) -> float:
-        """Event loop time of the grant."""
-
-    @property
-    def sent_at(self) -> float | None:
-        """Event loop time at which it was sent; None if it was not sent (yet)."""
-
-    @property
-    def held_by(self) -> Reason | None:
-        """The scope that became free last, and its limit; None if it has at most one scope."""
-
-    @property
-    def left_by(self) -> Reason | None:
-        """The reason why it was passed over although its scopes were free; None if it was not."""
+    def times(self) -> GrantedTimes:
+        """Its times, and the reasons for its waits."""
 
 
 def judge(

@@ -370,9 +370,9 @@ class ScopeTotals:
             charged: The amount charged to the quota in advance; None if nothing was charged.
         """
         self.requests += 1
-        if attempt.sent_at is not None and not attempt.is_exempt:
+        if attempt.times.sent_at is not None and not attempt.is_exempt:
             self.sends += 1
-            self.first_sent = min(self.first_sent, attempt.sent_at)
+            self.first_sent = min(self.first_sent, attempt.times.sent_at)
             self.used += charged or 0.0
 
 

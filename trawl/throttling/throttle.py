@@ -300,7 +300,7 @@ class Throttle:
         signals: dict[str, BackoffSignal] | None,
         now: float,
     ) -> None:
-        was_sent, settings = attempt.sent_at is not None, self.settings
+        was_sent, settings = attempt.times.sent_at is not None, self.settings
         cap = settings.throttling_ratelimit_max_delay if settings.throttling_ratelimit_obey else 0.0
         has_told = (
             cap > 0.0
@@ -351,7 +351,8 @@ class Throttle:
             pair, signal = found, None
         else:
             return
-        pair.traffic.last_sent = max(pair.traffic.last_sent, now if attempt.sent_at is None else attempt.sent_at)
+        sent_at = attempt.times.sent_at
+        pair.traffic.last_sent = max(pair.traffic.last_sent, now if sent_at is None else sent_at)
         self._apply_to_scope(pair, signal, attempt, outcome, now, step=None, charged=None)
         pair.state.recent.failure_timer = None  # only the site is given up
 
@@ -374,6 +375,7 @@ class Throttle:
         is_of_proxy: bool = False,
     ) -> None:
         state: ScopeState = scope.state
+        times = attempt.times
         # Finished windows take effect first, with the state before this outcome.
         has_moved = state.armed <= now and state.settle(scope, now)
         if state.told is not None and state.told.until <= now:
@@ -381,15 +383,15 @@ class Throttle:
             has_moved |= state.apply(scope)
         is_trigger = signal is not None and signal.is_trigger
         if signal is not None:
-            has_moved |= correct(scope, signal, now, expected=charged, sent_at=attempt.sent_at)
-        if is_own and state.rampup is not None and (attempt.sent_at is not None or is_trigger):
-            state.rampup.answered(now, busy=now - attempt.granted_at, is_trigger=is_trigger or outcome.response is None)
+            has_moved |= correct(scope, signal, now, expected=charged, sent_at=times.sent_at)
+        if is_own and state.rampup is not None and (times.sent_at is not None or is_trigger):
+            state.rampup.answered(now, busy=now - times.granted_at, is_trigger=is_trigger or outcome.response is None)
         if signal is not None and is_trigger:
             self._trigger(scope, signal, attempt, outcome, now, step=step, is_of_proxy=is_of_proxy)
             has_moved = True
         elif is_own and outcome.response is not None:
             was_refused = notes_of(attempt.request).refused_at is not None
-            is_probe = step == scope.step if step is not None else attempt.granted_at >= state.recent.escalated_at
+            is_probe = step == scope.step if step is not None else times.granted_at >= state.recent.escalated_at
             has_moved |= good(scope, state, now, is_probe=is_probe, was_refused=was_refused)
         if state.rampup is not None and state.rampup.window.due_at <= now:  # the response was the last of its window
             has_moved |= state.settle(scope, now)
@@ -423,7 +425,7 @@ class Throttle:
             refused_through_proxy(state, signal, outcome, now)
         else:
             factor = lengthened(scope, state, self._table.seed) if signal.delay else 1.0
-            at, advice = attempt.granted_at, self.warnings.backoff_advice
+            at, advice = attempt.times.granted_at, self.warnings.backoff_advice
             trigger(scope, state, signal, outcome, now, step=step, granted_at=at, factor=factor, advice=advice)
         if state.should_give_up(scope, now):  # the last attempt failed
             self._give_up(scope, now)
