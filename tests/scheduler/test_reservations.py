@@ -207,7 +207,7 @@ def test_a_lane_that_takes_a_reservation_over_goes_at_once_if_its_scopes_are_ope
         scheduler.withdraw(first, rig.now)
     rig.now = 1.0
     assert rig.grant_all() == ["second"]
-    assert second.granted_at == 1.0
+    assert second.times.granted_at == 1.0
 
 
 def test_a_reservation_ends_when_the_gate_of_its_origin_closes() -> None:
