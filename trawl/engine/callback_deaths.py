@@ -221,9 +221,8 @@ class CallbackDeaths(NoDeaths):
             self.leave(attempt)
             try:
                 outcome = await send(request)
-                if (
-                    key := key_of(attempt.options.lease)
-                ) in self._suspects:  # others don't wait in the user's cancel scopes
+                # Others don't wait in the user's cancel scopes.
+                if (key := key_of(attempt.options.lease)) in self._suspects:
                     await self._turn(key)
             finally:  # also after an error, because the middleware may continue, as after its own timeout
                 self._enter_now(attempt, "middleware")
