@@ -44,6 +44,8 @@ def printed() -> list[str]:
     lines += [typed_for(command).line for command in MENTIONED]
     lines += [line for text in WORDS.values() for line in commands_in(text)]
     wanted = (line for line in lines if PRINTED_JOB in line or "quotes-job" in line or "--processes" in line)
+    # `trawl panel` serves until Ctrl-C: tests/servers/test_job_panel.py
+    wanted = (line for line in wanted if not line.startswith("trawl panel"))
     return [*dict.fromkeys(line.partition("  #")[0] for line in wanted)]
 
 
