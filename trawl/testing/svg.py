@@ -333,7 +333,7 @@ def _legend(sends: Sequence[Send], closed: Sequence[Span]) -> list[str]:
 def _shading(place: _TrackBox, closed: Iterable[Span], scale: Scale) -> list[str]:
     shapes = []
     for stretch in closed:
-        if stretch.scope != place.track.scope:
+        if stretch.scope != place.track.scope or stretch.kind not in SHADES:
             continue
         x, to = scale.x(stretch.start), scale.x(stretch.end)
         source = f"\n{stretch.source}" if stretch.source else ""
