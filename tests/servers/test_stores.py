@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -218,9 +219,10 @@ def _timeless(call: Call, answer: Any) -> Any:
     if name == "join":
         return [answer[0], answer[2]]
     if name == "share" and len(answer) > 1:
-        return [*answer[:12], *answer[13:]]
+        return [_untimed(each) for each in (*answer[:12], *answer[13:])]
     if name == "state":
-        head = {key: value for key, value in _pairs(answer[0]) if key not in {b"begun", b"latest", b"since", b"first"}}
+        clock = {b"begun", b"latest", b"since", b"first"}
+        head = {key: _untimed(value) for key, value in _pairs(answer[0]) if key not in clock}
         live = [each for each, _ in _pairs(answer[5])]
         return [
             head,
@@ -231,10 +233,15 @@ def _timeless(call: Call, answer: Any) -> Any:
             sorted(answer[7]),
         ]
     if name == "head":
-        return sorted(pair for pair in _pairs(answer) if pair[0] != b"begun")
+        return sorted((key, _untimed(value)) for key, value in _pairs(answer) if key != b"begun")
     if name == "failed":
         return [each if n % 2 == 0 else float(each) for n, each in enumerate(answer)]
     return answer
+
+
+def _untimed(answer: Any) -> Any:
+    """An answer without the time of an order, which is the last field of its line."""
+    return re.sub(rb"(?m)^(\d+\t.*\t)\d+$", rb"\1", answer) if isinstance(answer, bytes) else answer
 
 
 def _pairs(flat: Any) -> list[tuple[bytes, bytes]]:

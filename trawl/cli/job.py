@@ -409,14 +409,16 @@ def _look_after(job: str, options: JobOptions) -> None:
         return
     sessions = link.sessions()
     known = [session.status for session in sessions if session.status is not None]
-    if not known and not options.has_workers:
-        others = any(session.is_other_version for session in sessions)
+    others = any(session.is_other_version for session in sessions)
+    if not known and (options.has_json or (others and options.has_reasons)):
         raise UsageError(f"job {link.name}: {OTHER_VERSION if others else 'no process works on it now'}")
     if options.has_json:
         typer.echo(msgspec.json.encode(together(known)).decode())
-    if options.has_workers:
+    if options.has_workers and sessions:
         console = stdout_console()
-        console.print(workers_table(sessions, console.width) if sessions else "no process works on it")
+        console.print(workers_table(sessions, console.width))
+    if not sessions:
+        typer.echo("no process works on it now")
     if known and options.has_reasons:
         typer.echo(printable(status_line(together(known))))
     for line in waiting_lines(sessions) if options.has_reasons else end_lines(sessions) if options.has_workers else ():
