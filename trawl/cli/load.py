@@ -41,7 +41,7 @@ __all__ = [
 
 STANDARD_OUTPUT = "-"
 
-logger = logging.getLogger("trawl.settings")
+logger: logging.Logger = logging.getLogger("trawl.settings")
 
 _WITH_FORMAT = re.compile(r"(?P<path>.+):(?P<format>[A-Za-z][A-Za-z0-9]*)\Z", re.DOTALL)
 
