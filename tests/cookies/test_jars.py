@@ -207,6 +207,17 @@ def test_a_cookie_that_would_be_something_else_is_refused(given: dict[str, str])
         header(Jars(), cookies=given)
 
 
+def test_a_cookie_like_scrapys_goes_to_subdomains_and_stays_the_one_that_the_site_set() -> None:
+    jars = jars_after("sid=1; Path=/", is_like_scrapy=True)
+    assert header(jars, "https://sub.www.a.example/") == "sid=1"
+    [cookie] = jars.of_page(Request(URL))
+    assert cookie.is_host_only  # so a browser replaces it by what the site sets in the same way
+    jars.add(Cookie("sid", "2", cookie.domain, "/", is_host_only=True, is_secure=True))
+    assert header(jars) == "sid=2"
+    jars.add(Cookie("sid", "3", cookie.domain, "/", is_host_only=False, is_secure=True))
+    assert header(jars, "https://sub.www.a.example/") == "sid=3"
+
+
 def test_jars_that_keep_nothing_send_what_is_brought_along() -> None:
     jars = jars_after("a=1", is_enabled=False)
     assert header(jars) is None

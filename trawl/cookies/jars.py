@@ -15,8 +15,6 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from trawl.cookies.cookie import Cookie, RequestUrl, domain_matches, is_too_long, parse_set_cookie
 from trawl.http import Request, Response, check_cookie
 
@@ -37,11 +35,16 @@ Key = tuple[str, str, bool]
 
 
 class Jar:
-    """Cookies by domain, name and path, in order of creation. A lookup takes one step per label of the host."""
+    """Cookies by domain, name and path, in order of creation. A lookup takes one step per label of the host.
 
-    __slots__ = ("_count", "_created", "_domains")
+    Args:
+        is_like_scrapy: Whether subdomains receive each cookie, as in Scrapy.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_count", "_created", "_domains", "_is_like_scrapy")
+
+    def __init__(self, *, is_like_scrapy: bool = False) -> None:
+        self._is_like_scrapy = is_like_scrapy
         # Each cookie has a number, in order of creation, because the cookies of one response have the same time.
         self._domains: dict[str, dict[Key, tuple[int, Cookie]]] = {}
         self._count = 0
@@ -57,7 +60,7 @@ class Jar:
         5.7, 23). If the new cookie has expired, the replaced cookie is only removed.
         """
         kept = self._domains.setdefault(cookie.domain, {})
-        key = cookie.name, cookie.path, cookie.is_host_only
+        key = cookie.name, cookie.path, cookie.is_host_only and not self._is_like_scrapy
         self._count -= len(kept)
         if (replaced := kept.get(key)) is not None and replaced[1].is_expired(now_utc):
             del kept[key]
@@ -109,7 +112,7 @@ class Jar:
                 cookie = each[1]
                 if (is_own or not cookie.is_host_only) and cookie.is_sent_to(target) and not cookie.is_expired(now_utc):
                     found.append(each)
-            domain, is_own = domain.partition(".")[2], False
+            domain, is_own = domain.partition(".")[2], self._is_like_scrapy
         found.sort(key=_place)
         return [cookie for _, cookie in found]
 
@@ -209,7 +212,7 @@ class Jars:
         target, now = RequestUrl.from_url(request.url), now_utc()
         if own:
             brought = list(self._brought(request, target))
-            jar = self._jar(request) if is_merged else Jar()
+            jar = self._jar(request) if is_merged else Jar(is_like_scrapy=self._is_like_scrapy)
             for cookie in brought:
                 jar.store(cookie, now)
             self.changes += is_merged
@@ -243,8 +246,7 @@ class Jars:
             if not path.startswith("/"):
                 path = target.default_path if self._is_like_scrapy else "/"
             is_secure = bool(given.get("secure", target.is_secure))
-            is_host_only = not domain and not self._is_like_scrapy
-            yield Cookie(name, value, domain or target.host, path, is_host_only=is_host_only, is_secure=is_secure)
+            yield Cookie(name, value, domain or target.host, path, is_host_only=not domain, is_secure=is_secure)
 
     def _domain(self, written: str, target: RequestUrl) -> str | None:
         """Return the domain of a request's cookie; "" for the request's host only, None if it is not allowed."""
@@ -268,9 +270,7 @@ class Jars:
             cookie = parse_set_cookie(field, target, now, is_public_suffix, is_browsers=not is_scrapys)
             if cookie is None:
                 continue
-            if is_scrapys:
-                cookie = attrs.evolve(cookie, is_host_only=False)
-            elif not target.is_secure:
+            if not is_scrapys and not target.is_secure:
                 if cookie.domain not in secure:
                     secure[cookie.domain] = jar.secure_near(cookie.domain, now)
                 if any(cookie.shadows(known) for known in secure[cookie.domain]):
@@ -279,7 +279,7 @@ class Jars:
 
     def jar(self, name: Hashable = None) -> Jar:
         """Return the jar with this name, which is created if needed. None is the name of the default jar."""
-        return self._jars.setdefault(name, Jar())
+        return self._jars.setdefault(name, Jar(is_like_scrapy=self._is_like_scrapy))
 
     def of_page(self, request: Request) -> list[Cookie]:
         """Return the cookies of a page that a browser opens for ``request``: those of its jar, and its own.
