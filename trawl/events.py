@@ -92,13 +92,15 @@ class RequestSent(Event):
 
 @attrs.frozen
 class ResponseReceived(Event):
-    """A response with any status code arrived, from the network or the cache. Its callback has not been called yet.
+    """A response with any status code arrived. Its callback has not been called yet.
 
     Attributes:
         response: The response.
+        was_sent: True if its request was sent; False if the cache or middleware responded.
     """
 
     response: Response
+    was_sent: bool = True
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ import pytest
 import trawl
 from trawl import signals
 from trawl.errors import CloseSpider, DropItem, NotConfigured, SettingsError, UsageError
-from trawl.http import Request, Response
+from trawl.http import Fetch, Outcome, Request, Response
 from trawl.observe import Stats
 from trawl.spiders import Crawler
 from trawl.spiders.crawler import BEGIN_AND_END, EVENT_SIGNALS, Failure
@@ -24,7 +24,7 @@ FREE = {"ROBOTSTXT_OBEY": False, "DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT
 
 class Shop(trawl.Spider):
     name = "shop"
-    start_urls = (f"{HOST}/1",)
+    start_urls: tuple[str, ...] = (f"{HOST}/1",)
     told: list[tuple[Any, ...]] = []
 
     def parse(self, response: Response, **kwargs: Any) -> Iterator[Any]:
@@ -238,6 +238,48 @@ def test_a_redirect_is_scheduled_twice_and_received_once() -> None:
     web.add_page(f"{HOST}/new", body="x")
     simulate(Moving, web, FREE)
     assert seen == ["scheduled old", "downloaded old", "scheduled new", "downloaded new", "received new"]
+
+
+def cached_at_home(fetch: Fetch) -> Fetch:
+    """A middleware that responds to one page itself."""
+
+    async def send(request: Request) -> Outcome:
+        if request.url.endswith("/mine"):
+            return Outcome(request, Response(request.url, body=b"mine"))
+        return await fetch(request)
+
+    return send
+
+
+def test_only_a_response_to_a_request_that_was_sent_is_downloaded() -> None:
+    downloaded: list[str] = []
+    received: list[str] = []
+
+    class Own(Shop):
+        start_urls = (f"{HOST}/mine", f"{HOST}/sent")
+
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Any:
+            crawler.signals.connect(cls.response_downloaded, signal=signals.response_downloaded)
+            crawler.signals.connect(cls.response_received, signal=signals.response_received)
+            return super().from_crawler(crawler, *args, **kwargs)
+
+        @staticmethod
+        def response_downloaded(response: Response) -> None:
+            downloaded.append(response.url[-4:])
+
+        @staticmethod
+        def response_received(response: Response) -> None:
+            received.append(response.url[-4:])
+
+        def parse(self, response: Response, **kwargs: Any) -> Iterator[Any]:
+            yield from ()
+
+    web = SimulatedWeb()
+    web.add_page(f"{HOST}/sent", body="x")
+    simulate(Own, web, FREE | {"DOWNLOADER_MIDDLEWARES": {cached_at_home: 560}})
+    assert downloaded == ["sent"]
+    assert sorted(received) == ["mine", "sent"]
 
 
 class FakeDispatcher(ModuleType):

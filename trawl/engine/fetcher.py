@@ -447,7 +447,8 @@ class Fetcher:
                     "%r: %d, %d bytes; %s", outcome.request, response.status, size, times_words(response.times)
                 )
             if ResponseReceived in self._events.wanted:
-                self._events.emit(ResponseReceived(response))
+                was_sent = not outcome.is_cached and not attempt.task.is_responded
+                self._events.emit(ResponseReceived(response, was_sent))
         elif outcome.error is not None:
             self._stats.inc("download_error_count")
             self._stats.inc(f"download_error_count/{type(outcome.error).__name__}")

@@ -265,6 +265,8 @@ class CrawlerSignals:
                 receivers = self._dispatched(signal) or []
             else:
                 receivers = [connected] if (signal, connected) in self._receivers else []
+            if isinstance(event, ResponseReceived) and not event.was_sent:
+                return  # Scrapy's downloader did not see it
             for receiver in receivers:
                 given = {**arguments(event), "spider": self._spider, "signal": signal, "sender": self._sender}
                 try:
