@@ -215,7 +215,7 @@ def servers(session: nox.Session) -> None:
     """Run the tests with real servers from the system's packages."""
     install(session, "servers", editable=True)
     files = [path for path in files_with(SERVED, folders=["tests"]) if Path(path).name.startswith("test_")]
-    session.run("pytest", "-m", "servers", *(session.posargs or (*BY_FILE, *files)))
+    session.run("pytest", "-m", "servers", "-o", "faulthandler_timeout=1200", *(session.posargs or (*BY_FILE, *files)))
 
 
 @nox.session

@@ -158,10 +158,17 @@ async def test_the_server_responds_to_scrapes_of_this_machine_only(lines: list[s
 
 
 async def test_a_request_that_fails_is_logged_and_the_next_one_is_served(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> CrawlStatus:
+        raise ZeroDivisionError
+
     line = "GET /metrics HTTP/1.1", "Host: localhost"
+    crawl = fake(scope(3))
     async with listening() as server, trio.open_nursery() as nursery:
-        nursery.start_soon(server.watch, fake(scope(3)))
-        wrong = await asked(server.port, *line, "Accept: application/openmetrics-text; version=x.y")
+        nursery.start_soon(server.watch, crawl)
+        await trio.testing.wait_all_tasks_blocked()
+        status, crawl.status = crawl.status, fail
+        wrong = await asked(server.port, *line)
+        crawl.status = status
         right = await asked(server.port, *line)
         nursery.cancel_scope.cancel()
     assert wrong.startswith(b"HTTP/1.1 500 ")

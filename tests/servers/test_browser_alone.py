@@ -136,11 +136,13 @@ async def test_nothing_of_a_page_is_on_the_wire(name: str) -> None:
         settings = BrowserSettings(browser_sandbox=False, browser_path=shutil.which(name) or "")
         async with running(settings) as browsers, browsers.open_page(Opening(ask=ask)) as opened:
             await opened.goto(f"http://127.0.0.1:{tcp}/")
+            with trio.fail_after(120):
+                while f"http://127.0.0.1:{tcp}/fetch" not in asked:  # noqa: ASYNC110 - a script of the page asks
+                    await trio.sleep(0.05)
             for _ in range(20):
                 await trio.sleep(0.1)
                 assert listeners.heard() == []
                 assert remotes(opened._chromium.pid) == set()  # lookups of names too
-        assert f"http://127.0.0.1:{tcp}/fetch" in asked
     finally:
         listeners.close()
 
@@ -228,7 +230,8 @@ async def test_a_killed_renderer_ends_its_pages_and_not_the_browser() -> None:
                 await opened.goto("http://a.example/")
                 group = opened._chromium.pid
                 for pid in _renderers(group):
-                    os.kill(pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 await opened.wait_for(".never")
         async with browsers.open_page(Opening(ask=ask)) as opened:
             await opened.goto("http://a.example/")
@@ -272,8 +275,12 @@ def test_a_killed_python_leaves_no_browser() -> None:
 
 
 def _renderers(group: int) -> list[int]:
-    found = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if b"=renderer" in _read(path)]
-    return [pid for pid in found if os.getpgid(pid) == group]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            if b"=renderer" in _read(path) and os.getpgid(pid := int(path.parent.name)) == group:
+                found.append(pid)
+    return found
 
 
 def _read(path: Path) -> bytes:

@@ -97,12 +97,15 @@ def test_a_job_that_is_stopped_with_an_open_page_renders_it_once(tmp_path: Path,
         words = ["-s", f"JOB_DIR={tmp_path}/job", "-s", "BROWSER_SANDBOX=False", "-s", f"BROWSER_PATH={PATH}"]
         command = [sys.executable, "-m", "trawl", "crawl", "shop.py", "-o", "items.jsonl", "-q", *words]
         with subprocess.Popen(command, cwd=tmp_path) as first:
-            assert site.asked.wait(120)
-            first.send_signal(number)
-            if number == signal.SIGKILL:
-                first.wait()
-            site.released.set()
-            first.wait(120)
+            try:
+                assert site.asked.wait(120)
+                first.send_signal(number)
+                if number == signal.SIGKILL:
+                    first.wait()
+                site.released.set()
+                first.wait(120)
+            finally:
+                first.kill()
         until = time.monotonic() + 120
         while left(first.pid):
             assert time.monotonic() < until

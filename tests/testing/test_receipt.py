@@ -233,13 +233,13 @@ def test_the_checker_has_the_crawls_name_in_robots_txt(tmp_path: Path, monkeypat
 
 
 def test_the_origins_that_redirect_their_robots_txt_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receipts, "MAX_ORIGINS", 3)
+    monkeypatch.setattr(receipts, "MAX_REDIRECTING", 3)
     checker, headers = Checker(), trawl.http.Headers({"Location": "http://z.example/robots.txt"})
     for host in "abcdaa":
         checker.read_robots(f"http://{host}.example/robots.txt", 301, b"", headers, "x")
     assert [*checker._robots._redirected] == ["http://z.example/robots.txt"]
     checker.read_robots("http://z.example/robots.txt", 404, b"", trawl.http.Headers(), "x")
-    assert [*checker._robots._files] == ["http://c.example", "http://d.example", "http://a.example"]
+    assert [*checker._robots._files] == [f"http://{host}.example" for host in "zcda"]
 
 
 def test_a_redirect_of_robots_txt_to_nowhere_is_ignored() -> None:
@@ -418,6 +418,7 @@ def test_lines_of_json_are_checked(tmp_path: Path) -> None:
         ("x.log", log_line("10/Oct/2026:13:55:36"), "x.log, line 1: Invalid isoformat string"),
         ("x.log", log_line("2026-10-10T13:55:36"), "x.log, line 1: the time 2026-10-10T13:55:36 has no offset"),
         ("x.log", log_line("10/Oct/2026:13:55:36 +0000", '"\\x16\\x03" 400 5'), "x.log, line 1: not a request"),
+        ("x.log", log_line("1" * 65, '"GET / HTTP/1.1" 200 5'), "x.log, line 1: not a request"),
         ("x.warc", "hello", "is not a WARC file"),
         ("x.warc.gz", None, "x.warc.gz: can't be read: No such file or directory"),
     ],

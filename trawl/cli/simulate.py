@@ -325,7 +325,10 @@ def _requests(path: str) -> list[Request]:
 
 
 def _pending(job: str) -> list[Request]:
-    """Return the pending requests of a job, with their meta. They differ, even if they look alike without bodies."""
+    """Return the pending requests of a job, with their meta.
+
+    None is a duplicate: without bodies, different requests may look the same, so they are not filtered.
+    """
     store: Any = inspect
     if job.startswith(SCHEMES):
         from trawl.frontier.redis import report  # noqa: PLC0415 - not for a job in a directory

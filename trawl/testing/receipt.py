@@ -69,6 +69,9 @@ MAX_VIOLATIONS = 100
 MAX_ORIGINS = 10_000
 """Maximum number of robots.txt files and of waits in memory. The least recently used are dropped."""
 
+MAX_REDIRECTING = 100
+"""Maximum number of origins in memory that redirect to the same robots.txt."""
+
 MAX_BARS = 200
 """Maximum number of windows in the plot of a scope. Their length doubles as the crawl gets longer."""
 
@@ -129,7 +132,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         sends: Number of sends.
         exempt: Number of sends without a scope (``dont_throttle``). The rules were checked for these sends too.
         scopes: The figures of each scope, the busiest first. If there are more than :data:`MAX_SCOPES`, the last entry
-            has the combined figures of the others.
+            has the combined figures of the others. A scope that was combined and then sent again counts as another
+            scope.
         checked: Number of sends that were checked, by rule. A rule applies after its robots.txt or response was read.
         violations: Number of violations, by rule.
         examples: The first violations.
@@ -258,7 +262,7 @@ class _RobotsFiles:
                 if urlsplit(target).path == "/robots.txt":
                     known = self._redirected.get(target, OrderedDict())
                     for origin in origins:
-                        _put(known, origin, None)
+                        _put(known, origin, None, MAX_REDIRECTING)
                     _put(self._redirected, target, known)
             return
         text = as_utf8(body[: MAX_PARSED_BYTES + 1], headers.get("Content-Type"))
@@ -446,11 +450,11 @@ class Checker:
             self._examples.append(Violation(rule=rule, at=round(at - (self._first or 0.0), 6), url=url, early=early))
 
 
-def _put(table: OrderedDict[str, Any], key: str, value: object) -> None:
-    """Set a value, and drop the least recently used entry if there are too many."""
+def _put(table: OrderedDict[str, Any], key: str, value: object, most: int | None = None) -> None:
+    """Set a value, and drop the least recently used entry if there are more than ``most`` (or :data:`MAX_ORIGINS`)."""
     table[key] = value
     table.move_to_end(key)
-    if len(table) > MAX_ORIGINS:
+    if len(table) > (most or MAX_ORIGINS):
         table.popitem(last=False)
 
 
@@ -470,7 +474,7 @@ def _retry_after(headers: Headers, now_utc: datetime) -> float | None:
 # -- crawls of other programs
 
 _LOG_LINE = re.compile(  # the combined log format of Apache and nginx, perhaps after the virtual host
-    r'(?:(?P<host>\S+) )?\S+ \S+ \S+ \[(?P<at>[^\]]+)\] "'
+    r'(?:(?P<host>\S+) )?\S+ \S+ \S+ \[(?P<at>[^\]]{1,64})\] "'
     r'[A-Z]+ (?P<target>(?:[^\s"\\]|\\\S)++)(?:[^"\\]|\\.)*+" (?P<status>\d{3}) '  # with escapes such as \" and \\
 )
 _LOG_TIME = re.compile(r"(\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d)([.,]\d{1,9})?( [+-]\d{4})")
