@@ -382,6 +382,10 @@ def test_a_spider_of_a_moved_project_is_found_by_import_if_parsing_does_not_show
         "computed.py": "import trawl\nfrom computed_shop.parts import NAME\nclass A(trawl.Spider): name = NAME\n",
         "derived.py": "from computed_shop.parts import Base\nclass B(Base): name = 'derived'\n",
         "broken.py": "class Nothing: ...\nraise ValueError('no')\n",
+        "mixed.py": (
+            "import trawl\nfrom computed_shop.parts import NAME\n"
+            "class C(trawl.Spider): name = 'static'\nclass D(trawl.Spider): name = NAME * 2\n"
+        ),
         "plain.py": "raise SystemExit('this is not imported: it has no class')\n",
     }
     files = {
@@ -396,13 +400,31 @@ def test_a_spider_of_a_moved_project_is_found_by_import_if_parsing_does_not_show
     found, unread = all_spiders(Path())
     assert found == [
         Found("computed", "computed_shop/spiders/computed.py:A"),
+        Found("computedcomputed", "computed_shop/spiders/mixed.py:D"),
         Found("derived", "computed_shop/spiders/derived.py:B"),
+        Found("static", "computed_shop/spiders/mixed.py:C"),
     ]
     path = "computed_shop/spiders/broken.py"
     assert unread == {path: f"{path}: broken.py, line 2: ValueError: no"}
     assert load_spider("computed").name == "computed"
+    with pytest.raises(SpiderNotFound, match=r"; can't be read: .*broken\.py, line 2: ValueError: no\)$"):
+        load_spider("three")
     assert main(["list"]) == 0
-    assert capsys.readouterr().out == ""  # it runs no code
+    assert capsys.readouterr().out == "static  computed_shop/spiders/mixed.py:C\n"  # it runs no code
+
+
+@pytest.mark.parametrize(("command", "status"), [("list", 0), ("crawl three", 2), ("check shop", 1), ("move .", 0)])
+def test_links_that_lead_nowhere_are_skipped(
+    tmp_path: Path, command: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "pyproject.toml", '[tool.trawl]\nSCRAPY_COMPAT = true\nown.SPIDER_MODULES = ["shop"]\n')
+    write(tmp_path / "shop/one.py", ONE)
+    (tmp_path / "shop/gone.py").symlink_to("nothing.py")
+    (tmp_path / "shop/round.py").symlink_to("round.py")
+    assert main(command.split()) == status
+    captured = capsys.readouterr()
+    assert "gone" not in captured.out + captured.err
+    assert "round" not in captured.out + captured.err
 
 
 def test_of_several_spiders_of_a_moved_project_with_one_name_the_last_runs(

@@ -173,7 +173,8 @@ def test_a_worker_takes_its_spider_from_the_job_once_there_is_one(tmp_path: Path
     assert_whole(tmp_path, site)
     assert {waiting.pid, leading.pid} == set(pids(tmp_path))
     (tmp_path / "other.py").write_text(SPIDER.replace("Tree", "Another"), encoding="utf-8")
-    assert "more than one spider has that name here: use --spider" in said(start(tmp_path, "worker", url), 2)
+    told = "several spiders are named 'tree'; give one of other.py:Another, tree.py:Tree with --spider"
+    assert told in said(start(tmp_path, "worker", url), 2)
     (tmp_path / "empty").mkdir()
     assert "no spider has that name here: use --spider" in said(start(tmp_path / "empty", "worker", url), 2)
 

@@ -166,7 +166,7 @@ def _targets(options: CrawlOptions) -> Sequence[str]:
     if options.is_worker and not options.targets:
         job = options.job or str(load(*ambient(), assignments(options.settings))["JOB_DIR"])
         require_address(job)
-        return [spider_of_job(job, Path())]
+        return [spider_of_job(job)]
     return chosen(options.targets, takes_all=options.takes_all)
 
 

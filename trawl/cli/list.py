@@ -81,14 +81,15 @@ def find_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Yield the Python files in a folder and below it, except built, installed and hidden files."""
+    """Yield the Python files in a folder and below it, except built, installed and hidden files, and broken links."""
     for where, folders, files in os.walk(folder):
         folders[:] = sorted(
             name
             for name in folders
             if name not in _SKIPPED and name[0] not in "._" and not _is_environment(Path(where) / name)
         )
-        yield from (Path(where) / name for name in sorted(files) if name.endswith(".py"))
+        paths = (Path(where) / name for name in sorted(files) if name.endswith(".py"))
+        yield from (path for path in paths if path.is_file())
 
 
 def _is_environment(folder: Path) -> bool:

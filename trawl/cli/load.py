@@ -32,11 +32,13 @@ __all__ = [
     "all_spiders",
     "check_arguments",
     "feeds_layer",
+    "find_spider",
     "load_module",
     "load_spider",
     "load_spiders",
     "look_beside",
     "spider_arguments",
+    "spiders_here",
 ]
 
 STANDARD_OUTPUT = "-"
@@ -165,7 +167,7 @@ def _loaded(target: str) -> tuple[ModuleType, str, str]:
             f"{target!r} is a URL; crawl takes a spider. To look at a page: trawl fetch URL or trawl shell URL"
         )
     place, class_name = _split(target)
-    if not class_name and not _is_path(place) and (named := _named_so(place)):
+    if not class_name and not _is_path(place) and (named := find_spider(place)):
         place, class_name = _split(named)
     is_file = _is_path(place) or Path(place).is_file()
     return _from_file(Path(place)) if is_file else _from_name(place), place, class_name
@@ -176,8 +178,10 @@ def _split(target: str) -> tuple[str, str]:
     return (place, class_name) if colon and class_name.isidentifier() else (target, "")
 
 
-def _named_so(name: str) -> str:
-    """Return the target of the only spider with this name below the working directory; "" if there is none.
+def find_spider(name: str) -> str:
+    """Return the target of the spider with this name below the working directory; "" if there is none.
+
+    Of several spiders of a moved project, the last counts, as in Scrapy, and a warning names them.
 
     Raises:
         SpiderNotFound: If several spiders have this name.
@@ -188,7 +192,7 @@ def _named_so(name: str) -> str:
     if len(targets) > 1:  # prefer the project of the working directory to projects in folders below
         targets = [target for target in targets if _project_of(_split(target)[0]) == _project_of("x.py")] or targets
     roots = _spider_modules(Path.cwd()) if len(targets) > 1 else []
-    if roots:  # as in Scrapy
+    if roots:
         targets = [target for target in targets if _is_in(Path(_split(target)[0]), roots)] or targets
     if len(targets) > 1 and roots:
         logger.warning("several spiders are named %r: %s runs, the last of %s", name, targets[-1], ", ".join(targets))
@@ -202,17 +206,16 @@ def all_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
     """Return the spiders of :func:`~trawl.cli.list.find_spiders`, and those that only an import finds.
 
     In a moved project, a class may compute its name, or its base may be in another file. As in Scrapy, such a spider is
-    found in the modules that ``SPIDER_MODULES`` names. Only files in which parsing finds no spider are imported.
+    found in the modules that ``SPIDER_MODULES`` names, because these are imported if they have a class.
 
     Args:
         places: Files and folders.
     """
     found, unread = find_spiders(*places)
-    known = {each.target.rpartition(":")[0] for each in found} | unread.keys()
     roots = cache(_spider_modules)
     for path in (path for place in places for path in ([place] if place.is_file() else files_in(place))):
         is_named = _is_in(path, roots(path.resolve().parent))
-        if not is_named or str(path) in known or path.name == "__init__.py" or b"class " not in path.read_bytes():
+        if not is_named or str(path) in unread or path.name == "__init__.py" or b"class " not in path.read_bytes():
             continue
         try:
             spiders = _spiders_of(_from_file(path)).values()
@@ -220,7 +223,7 @@ def all_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
             unread[str(path)] = f"{path}: {error}"
             continue
         found += [Found(each.name, f"{path}:{each.__name__}") for each in spiders if each.name]
-    return sorted(found), unread
+    return sorted(set(found)), unread
 
 
 def _is_in(path: Path, roots: Iterable[tuple[str, ...]]) -> bool:
@@ -289,7 +292,7 @@ def _from_name(name: str) -> ModuleType:
         raise SpiderNotFound(_no_spider_in(Path(name)))
     if not all(part.isidentifier() for part in name.split(".")):
         raise SpiderNotFound(
-            f"{name!r} is not a file, a module or a spider{_spiders_here(name)};"
+            f"{name!r} is not a file, a module or a spider{spiders_here(name)};"
             " give FILE.py, MODULE, MODULE:CLASS or the name of a spider"
         )
     _add_to_path(Path.cwd())
@@ -300,19 +303,18 @@ def _from_name(name: str) -> ModuleType:
         missing = error.__cause__
         if isinstance(missing, ModuleNotFoundError) and missing.name and f"{name}.".startswith(f"{missing.name}."):
             beside = f"{name.replace('.', '/')}.py"
-            hint = f" (there is a file {beside})" if Path(beside).is_file() else _spiders_here(name)
+            hint = f" (there is a file {beside})" if Path(beside).is_file() else spiders_here(name)
             raise SpiderNotFound(f"no file, module or spider is named {name!r}{hint}") from missing
         raise
 
 
-def _spiders_here(name: str) -> str:
+def spiders_here(name: str) -> str:
     """Return a hint that names the spiders below the working directory, because ``name`` is not one of them."""
-    found, unread = find_spiders(Path())
+    found, unread = all_spiders(Path())
     names = list(dict.fromkeys(each.name for each in found))
     close = nearest(name, names)
     parts = [f"did you mean {close}?" if close else f"spiders here: {_first(names)}"] if names else []
-    for why in [*unread.values()][:1]:  # the missing spider may be in a file that can't be parsed
-        parts.append(f"can't be read: {why}")
+    parts += [f"can't be read: {why}" for why in [*unread.values()][:_SHOWN]]  # the spider may be in such a file
     return f" ({'; '.join(parts)})" if parts else ""
 
 

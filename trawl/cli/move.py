@@ -150,7 +150,7 @@ def _files(root: Path, decisions: list[Decision] | None = None) -> list[Path]:
         elif decisions is not None:
             words = f"not moved, because it is a link to a file outside the project: move {path.resolve()} itself"
             decisions.append(Decision(str(path), 1, words, "coming-from-scrapy"))
-    return [path for path in found.values() if path.is_file()]
+    return [*found.values()]
 
 
 def _tell_end(decisions: Sequence[Decision], number: int, *, writes: bool) -> None:

@@ -47,10 +47,10 @@ from rich.console import Console
 
 from trawl.cli import NO_PROCESS, USAGE
 from trawl.cli.crawl_entry import CrawlEntry, reports_of_all
-from trawl.cli.load import all_spiders
+from trawl.cli.load import find_spider, spiders_here
 from trawl.cli.local_server import open_local_server
 from trawl.cli.view import CrawlWith, StatusOf, Watcher
-from trawl.errors import JobError, JobUnavailable, SessionEnded, UsageError
+from trawl.errors import JobError, JobUnavailable, SessionEnded, SpiderNotFound, UsageError
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.sections import JOB_INFO, JobInfo, statistics_so_far
 from trawl.observe import CrawlStatus, printable, together
@@ -233,29 +233,29 @@ def require_address(job: str) -> None:
         raise UsageError(f"job {job}: it is in a directory: give the address of a job in a server, redis://HOST/NAME")
 
 
-def spider_of_job(url: str, folder: Path) -> str:
+def spider_of_job(url: str) -> str:
     """Return the spider of a job as ``FILE:CLASS``. Waits until a crawl has created the job.
 
-    The server's data only selects one of the spiders below the folder. It can't cause another file to be loaded.
-
-    Args:
-        url: The job's address.
-        folder: The folder to search for spiders.
+    The server's data only selects one of the spiders below the working directory. It can't cause another file to be
+    loaded.
 
     Raises:
         JobError: If the server does not reply or refuses the connection.
-        UsageError: If the folder does not have exactly one spider with the name of the job's spider.
+        UsageError: If no spider has the name of the job's spider, or if several have it.
     """
     if (facts := _info_of(url)) is None:
         logger.warning("the job does not exist yet: waiting until a crawl creates it (--spider creates it here)")
     while facts is None:
         time.sleep(LOOK_EVERY)
         facts = _info_of(url)
-    found = [each.target for each in all_spiders(folder)[0] if each.name == facts.spider]
-    if len(found) != 1:
-        there = "no spider" if not found else "more than one spider"
-        raise UsageError(f"the job is for the spider {facts.spider!r}, but {there} has that name here: use --spider")
-    return found[0]
+    of_job = f"the job is for the spider {facts.spider!r}, but"
+    try:
+        found = find_spider(facts.spider)
+    except SpiderNotFound as error:
+        raise UsageError(f"{of_job} {error} with --spider") from error
+    if not found:
+        raise UsageError(f"{of_job} no spider has that name here{spiders_here(facts.spider)}: use --spider")
+    return found
 
 
 def _info_of(url: str) -> JobInfo | None:
