@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,14 +24,18 @@ class Prefetcher:
         self.are_wanted = False
         self.begun = self.done = 0
 
+    def is_due(self, now: float) -> bool:
+        return self.are_wanted
+
     def next_due(self) -> float:
         return math.inf
 
-    async def refill(self, clock: object) -> None:
+    async def refill(self, clock: Callable[[], float]) -> float:
         self.begun += 1
         await trio.lowlevel.checkpoint()
         self.done += 1
         self.are_wanted = False
+        return clock()
 
 
 def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) -> Dispatcher:

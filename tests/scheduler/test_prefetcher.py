@@ -52,7 +52,7 @@ class Lanes:
 
     async def send_one(self, now: float = 0.0) -> str | None:
         """Grant, finish and name the next request."""
-        if self.prefetcher.are_wanted or self.prefetcher.next_due() <= now:
+        if self.prefetcher.is_due(now):
             await self.prefetcher.refill(lambda: now)
         attempt = self.scheduler.grant(now)
         if not isinstance(attempt, Attempt):
@@ -133,7 +133,7 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
     assert all(1 <= scheduler.buffered(lane) <= 4 for lane in frontier.lanes())
     sent = 0
     while True:
-        if prefetcher.are_wanted:
+        if prefetcher.is_due(0.0):
             await prefetcher.refill(lambda: 0.0)
         attempt = scheduler.grant(0.0)
         if not isinstance(attempt, Attempt):

@@ -191,7 +191,7 @@ class Jars:
         Raises:
             ValueError: If one of the request's cookies can't be sent.
         """
-        if not request.cookies and not self._jars and not self._is_like_scrapy:
+        if not request.has_cookies and not self._jars and not self._is_like_scrapy:
             return None
         is_merged = self._is_enabled and not request.meta_get("dont_merge_cookies")
         written = request.headers.get("Cookie", "")

@@ -16,7 +16,6 @@ Only the engine uses this module, which keeps the loop apart from the objects th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
@@ -108,12 +107,10 @@ class Dispatcher:
     def _next_look(self) -> float:
         """Allow reading of ``start()`` while there is room. Returns when the scheduler's decision may change."""
         self._shared_job.look()
-        # look() may have ended the crawl, because its job is finished.
-        if not self._state.is_running():
-            return math.inf
         now = trio.current_time()
         scheduler, state = self._scheduler, self._state
-        self._throttle.warnings.waiting_direct(scheduler.pending_direct)
+        if scheduler.pending_direct:
+            self._throttle.warnings.waiting_direct(scheduler.pending_direct)
         if state.is_reading and state.may_page:
             pending, places = state.open - state.page_tasks, scheduler.places - scheduler.in_flight
             if not self._shared_job.is_alone and pending < BATCH:
@@ -136,12 +133,12 @@ class Dispatcher:
         # Quota windows that have ended by now count for this decision.
         self._throttle.tick(now)
         while not state.is_ending:
-            if prefetcher.are_wanted or prefetcher.next_due() <= now:
-                await prefetcher.refill(trio.current_time)
+            if prefetcher.is_due(now):
+                now = await prefetcher.refill(trio.current_time)
                 if not state.is_running():  # the crawl ended during refill()
                     return
-                now = trio.current_time()
-            self._cache_lookup.start(nursery, self._worker.run)
+            if self._cache_lookup.has_cache:
+                self._cache_lookup.start(nursery, self._worker.run)
             # Inside the loop, because the leases above may have closed more gates.
             for origin, pause in self._gates.unasked():
                 start_soon(self._admission.ask_robots, origin, pause)

@@ -42,7 +42,7 @@ from trawl.http.notes import note, notes_of
 from trawl.observe import times_words
 from trawl.scheduler import Attempt, Scheduler
 from trawl.throttling import BROWSER, Scope, Throttle
-from trawl.throttling.reasons import add_parsing, add_response, add_times, add_wasted_send
+from trawl.throttling.reasons import ScopeTotals, add_parsing, add_wasted_send
 from trawl.throttling.scope import MAX_LEAD
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
@@ -272,15 +272,16 @@ class Fetcher:
         if outcome.response is not None:
             # Count the page before its places are released, so that no page too many is granted.
             self._limits.answered(attempt)
-        self._time(attempt, outcome)
+        times = self._time(attempt, outcome)
         size = self._count(attempt, outcome)
         now = trio.current_time()
-        if attempt.lane is not None:
-            add_response(attempt.lane.scopes, outcome, size)
-            for scope in attempt.lane.scopes:
-                if scope.hear_responses:
-                    outcome.size = outcome.size or size
-                    scope.heard(outcome, now)
+        assert attempt.lane is not None
+        for scope in attempt.lane.scopes:
+            totals: ScopeTotals = scope.state.totals
+            totals.responded(outcome, times, size)
+            if scope.hear_responses:
+                outcome.size = outcome.size or size
+                scope.heard(outcome, now)
         outcome.is_heard = True
         try:
             # Nearly always at once, because only a user's manager is awaited.
@@ -414,8 +415,8 @@ class Fetcher:
                 self._events.emit(ResponseParsed(response, *attempt.last_limit))
         return seconds
 
-    def _time(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Record the times of a send that has ended."""
+    def _time(self, attempt: Attempt, outcome: Outcome) -> Times:
+        """Record and return the times of a send that has ended."""
         ended_at = outcome.ended_at
         sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
         before = attempt.times
@@ -423,9 +424,7 @@ class Fetcher:
         times = Times(before.queued, before.throttled, connecting, ended_at - sent_at)
         attempt.task.read_at, attempt.task.times = ended_at, times
         self._stats.times.add(times)
-        lane = attempt.lane
-        assert lane is not None
-        add_times(lane.scopes, times)
+        return times
 
     def _count(self, attempt: Attempt, outcome: Outcome) -> int:
         """Count an outcome in the statistics, and return the bytes of its body."""

@@ -191,7 +191,7 @@ class CrawlLimits:
         self.items: ItemLimit | None = None
         if settings.closespider_itemcount or settings.closespider_timeout_no_item:
             self.items = ItemLimit(settings.closespider_itemcount or math.inf, state)
-        self._take_pages(0)
+        self._limit_places()
 
     def share(self, session: JobSession) -> None:
         """Let the limits hold for all processes of a job, of which ``session`` is this one's."""
@@ -237,7 +237,7 @@ class CrawlLimits:
             and not attempt.options.passes_gate
             and not attempt.is_sub_request
         )
-        if is_page:
+        if is_page and not task.is_counted:
             self.answered(attempt)
         self._undecided -= task.is_counted
         # Without places it is in flight in no scope, and requests of rendered pages are in no budget.
@@ -304,8 +304,9 @@ class CrawlLimits:
 
     def _take_pages(self, n: int) -> None:
         self._counted += n
-        self._pages -= n
-        self._limit_places()
+        if self._pages < math.inf:
+            self._pages -= n
+            self._limit_places()
 
     def _limit_places(self) -> None:
         self._scheduler.pages_left = left = max(0.0, self._pages - self._others.in_flight)

@@ -402,6 +402,11 @@ class Request:
         self._optional["cookies"] = _copied(cookies) if cookies else {}
 
     @property
+    def has_cookies(self) -> bool:
+        """True if :attr:`cookies` is not empty. Unlike reading :attr:`cookies`, this creates no dictionary."""
+        return self._optional is not None and bool(self._optional.get("cookies"))
+
+    @property
     def sink(self) -> BodySink | None:
         """The sink for a large body of a successful response; None if the body stays in memory.
 

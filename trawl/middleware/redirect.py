@@ -62,6 +62,8 @@ BODY_HEADERS = (  # dropped if the body is dropped (Fetch, 4.4, 12)
     "Transfer-Encoding",
 )
 
+_REFRESH = frozenset({"refresh"})
+
 HEAD_BYTES = 4096  # number of bytes at the start of a page that are searched for a refresh
 # The pattern starts with one fixed byte, because a search for one byte is faster than a search for two. It matches
 # attributes as browsers do.
@@ -236,7 +238,7 @@ def meta_refresh(settings: MiddlewareSettings) -> Middleware:
                 and outcome.then is None
                 and 200 <= response.status < 300
                 and (request.sink is None or not isinstance(response, FileResponse))
-                and ("refresh" in response.headers or _may_refresh(response.body))
+                and (response.headers.has_any(_REFRESH) or _may_refresh(response.body))
                 and not request.meta_get("dont_redirect")
                 and request.method != "HEAD"
             ):

@@ -152,12 +152,16 @@ class Referrer:
         key = (policy, page, origin_of(target) if policy in _BY_ORIGIN else target)
         if key != self._key:
             told = policy(page, target) if scheme_of(page) in {"http", "https"} else None
-            self._shared = None if told is None else SharedHeaders({"Referer": told})
-            self._key = key
+            self._key, self._shared = key, None
+            if told is not None:
+                self._shared = SharedHeaders()
+                self._shared["Referer"] = told
         return self._shared
 
     def _said_by(self, response: Response) -> Policy:
         """Return the page's policy: the last known policy in ``Referrer-Policy`` (Referrer Policy, section 8.1)."""
-        said = ", ".join(response.headers.getlist("Referrer-Policy"))
-        known = [name for token in said.lower().split(",") if (name := token.strip()) in POLICIES]
+        said = response.headers.getlist("Referrer-Policy")
+        if not said:
+            return self._policy
+        known = [name for token in ", ".join(said).lower().split(",") if (name := token.strip()) in POLICIES]
         return POLICIES[known[-1]] if known else self._policy

@@ -87,10 +87,9 @@ class Prefetcher:
             self._scheduler.withdraw(attempt, now)
         return attempts + self._lookup.take_out(goes)
 
-    @property
-    def are_wanted(self) -> bool:
-        """True if a lane must be checked before the next decision."""
-        return bool(self._hungry)
+    def is_due(self, now: float) -> bool:
+        """Return True if :meth:`refill` must be called before the next decision."""
+        return bool(self._hungry) or self._frontier.next_due() <= now
 
     def next_due(self) -> float:
         """Return the time at which :meth:`refill` must be called, because a request with a later time is due."""
@@ -106,8 +105,8 @@ class Prefetcher:
             lane = record.lane
             self._hungry[lane] = None
             if not is_better:
-                head, best = self._scheduler.head(lane), self._frontier.best(lane)
-                is_better = head is None or (best is not None and best < head)
+                head = self._scheduler.head(lane)
+                is_better = head is None or ((best := self._frontier.best(lane)) is not None and best < head)
         return is_better
 
     def restored(self, lanes: Iterable[LaneKey]) -> None:
@@ -120,19 +119,21 @@ class Prefetcher:
         if self._wanted(lane):
             self._hungry[lane] = None
 
-    async def refill(self, clock: Callable[[], float]) -> None:
+    async def refill(self, clock: Callable[[], float]) -> float:
         """Lease what the recorded lanes need. With a frontier in memory and no cache it does not wait.
 
         Args:
             clock: Returns the event loop time in seconds. Called after each wait for the frontier.
+
+        Returns:
+            The event loop time after the last wait.
         """
         hungry = self._hungry
         if self._frontier.next_due() <= (now := clock()):
             for lane in await self._frontier.wake(now):
                 hungry[lane] = None
-        while hungry:
-            if self._lookup.is_full:
-                return
+            now = clock()
+        while hungry and not self._lookup.is_full:
             lane = next(iter(hungry))
             del hungry[lane]
             wanted = 0 if self.is_shut(lane) else self._wanted(lane)
@@ -140,6 +141,7 @@ class Prefetcher:
                 records = await self._lookup.aside(await self._frontier.lease_many(lane, wanted))
                 if self.is_shut(lane):  # since the check above
                     await self._frontier.release(records)
+                    now = clock()
                     continue
                 now = clock()
                 early = [record for record in records if record.not_before > now]
@@ -149,9 +151,12 @@ class Prefetcher:
                     now = clock()
                 for record in records:
                     self._scheduler.push(self._attempt_of(record), now, record.not_before)
-                await self._give_back(lane)
+                if wanted == 1:  # there may have been no room for it
+                    await self._give_back(lane)
+                    now = clock()
                 if len(records) < wanted and self._frontier.best(lane) is not None:
                     hungry[lane] = None  # check it again
+        return now
 
     def _wanted(self, lane: LaneKey) -> int:
         best = self._frontier.best(lane)

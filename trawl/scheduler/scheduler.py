@@ -192,13 +192,15 @@ class Scheduler:
         self._now = now
         if self.queues.timers:
             self.queues.advance(now)
-        if preparations.overdue:
+        if preparations.has_user_code:
             self._count_overdue(now)
-        if preparations.timers:
             preparations.advance(now)
         if self.later.heap:
             for attempt, order in self.later.due(now):
                 self._line_up(attempt, order, now)
+        if not (self.queues.ready or preparations.ready):
+            self.left_by = None
+            return None
         has_no_page = is_full or self.in_flight - self.sub_requests >= self.pages_left
         queues, no_pages = self.queues, NO_PLACE if has_no_page else None if pages else NO_PAGES
         left_by: Reason | None = None
@@ -668,8 +670,8 @@ class Scheduler:
             attempt.steps = tuple([self._scope_of(id, now).step for id, _ in attempt.scopes])
         if lane.has_reserved:
             queues.let_go(lane)
-        for scope in lane.scopes:
-            if scope_queues and (queue := scope_queues.get(scope.id)) is not None and queue.woken is lane:
+        for scope in lane.scopes if scope_queues else ():
+            if (queue := scope_queues.get(scope.id)) is not None and queue.woken is lane:
                 queue.woken = None  # it gets a new turn, so others may rank before it
         if lane.queue:
             lane.take_turn(self._next_turn())

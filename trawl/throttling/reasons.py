@@ -46,8 +46,6 @@ __all__ = [
     "ScopeTotals",
     "Waits",
     "add_parsing",
-    "add_response",
-    "add_times",
     "add_wasted_send",
     "limit_words",
     "report_of",
@@ -375,6 +373,20 @@ class ScopeTotals:
             self.first_sent = min(self.first_sent, attempt.times.sent_at)
             self.used += charged or 0.0
 
+    def responded(self, outcome: Outcome, times: Times, size: int) -> None:
+        """Count the outcome of a request, with its times and a body of ``size`` bytes."""
+        if self.times is None:
+            self.times = TimesTotal()
+        self.times.add(times)
+        counts = self.responses
+        if counts is None:
+            counts = self.responses = ResponseCounts()
+        response, latency = outcome.response, outcome.latency
+        counts.statuses[5 if response is None else min(max(response.status // 100, 1), 5) - 1] += 1
+        counts.size += size
+        if latency is not None:
+            counts.latency[bisect_left(LATENCY_BOUNDS, latency)] += 1
+
 
 def add_wasted_send(scopes: Iterable[Scope], sent_at: float) -> None:
     """Count a send on a dead connection. The request is sent again, at once or with another attempt."""
@@ -384,15 +396,6 @@ def add_wasted_send(scopes: Iterable[Scope], sent_at: float) -> None:
         state.totals.first_sent = min(state.totals.first_sent, sent_at)
         if state.rampup is not None:
             state.rampup.window.sends += 1  # sent under the current delay
-
-
-def add_times(scopes: Iterable[Scope], times: Times) -> None:
-    """Add the times of a request to the times of each scope that it took."""
-    for scope in scopes:
-        totals: ScopeTotals = scope.state.totals
-        if totals.times is None:
-            totals.times = TimesTotal()
-        totals.times.add(times)
 
 
 class ResponseCounts:
@@ -410,22 +413,6 @@ class ResponseCounts:
         self.statuses: list[int] = [0] * 6
         self.size: int = 0
         self.latency: list[int] = [0] * (len(LATENCY_BOUNDS) + 1)
-
-
-def add_response(scopes: Iterable[Scope], outcome: Outcome, size: int) -> None:
-    """Count the outcome of a request, with a body of ``size`` bytes, in each scope that it took."""
-    response, latency = outcome.response, outcome.latency
-    index = 5 if response is None else min(max(response.status // 100, 1), 5) - 1
-    bound = None if latency is None else bisect_left(LATENCY_BOUNDS, latency)
-    for scope in scopes:
-        totals: ScopeTotals = scope.state.totals
-        counts = totals.responses
-        if counts is None:
-            counts = totals.responses = ResponseCounts()
-        counts.statuses[index] += 1
-        counts.size += size
-        if bound is not None:
-            counts.latency[bound] += 1
 
 
 def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:

@@ -119,6 +119,7 @@ class Throttle:
         has_job: bool = False,
     ) -> None:
         self.settings = settings
+        self._max_told_delay = settings.throttling_ratelimit_max_delay if settings.throttling_ratelimit_obey else 0.0
         self._wall = wall
         self._changed = changed
         self._why_next = why_next
@@ -300,10 +301,9 @@ class Throttle:
         signals: dict[str, BackoffSignal] | None,
         now: float,
     ) -> None:
-        was_sent, settings = attempt.times.sent_at is not None, self.settings
-        cap = settings.throttling_ratelimit_max_delay if settings.throttling_ratelimit_obey else 0.0
+        was_sent = attempt.times.sent_at is not None
         has_told = (
-            cap > 0.0
+            self._max_told_delay > 0.0
             and was_sent
             and outcome.response is not None
             and outcome.response.headers.has_any(WINDOW_HEADERS)
@@ -330,15 +330,15 @@ class Throttle:
             scope = self.scope(id, now)
             self._apply_to_scope(scope, signal, attempt, outcome, now, step=None, charged=None, is_own=False)
         if has_told and not through:  # through a proxy, headers announce the limit of that proxy's address
-            self._tell(scopes, outcome, now, cap)
+            self._tell(scopes, outcome, now)
         if outcome.is_trigger:
             outcome.pause = max([0.0, *[self.scope(id, now).quiet_for(now) for id in passed_by(attempt, signals)]])
 
-    def _tell(self, scopes: Sequence[Scope], outcome: Outcome, now: float, cap: float) -> None:
+    def _tell(self, scopes: Sequence[Scope], outcome: Outcome, now: float) -> None:
         """Obey the limit that a good response announces: for its host, or for all scopes if its host is not a scope."""
         own = self.resolver.scope_of_host(host_scope(outcome.request.url))
         for scope in [scope for scope in scopes if scope.id == own] or scopes:
-            if tell(scope, scope.state, outcome, now, self.utc(), cap):
+            if tell(scope, scope.state, outcome, now, self.utc(), self._max_told_delay):
                 self._moved(scope, now)
 
     def _apply_through_proxy(
