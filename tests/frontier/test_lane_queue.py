@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trawl.frontier import Record
 from trawl.frontier.lane_queue import LaneQueue, RecordEncoder
-from trawl.http import Request
+from trawl.http import Request, host_scope
 
 ORIGIN = "http://a.example"
 
@@ -22,6 +22,10 @@ def record(order: int, priority: int = 0, share: float = 0.0) -> Record:
 
 def key(one: Record) -> tuple[int, float, int]:
     return (-one.request.priority, -one.share, one.order)
+
+
+def records(line: LaneQueue) -> list[Record]:
+    return [line._record(held) for held in line._all_held()]
 
 
 steps = st.lists(
@@ -62,7 +66,7 @@ def test_the_best_come_out_first_whatever_was_done_before(
                 line.add(held[-1], is_packed=is_packed)
         assert len(line) == len(held)
         assert line.best() == min(map(key, held), default=None)
-        assert sorted(map(key, line)) == sorted(map(key, held))
+        assert sorted(map(key, records(line))) == sorted(map(key, held))
 
 
 def test_what_is_taken_is_not_kept() -> None:
@@ -70,8 +74,32 @@ def test_what_is_taken_is_not_kept() -> None:
     for order in range(2, 100):
         line.add(record(order))
     line.take(20)
-    assert [one.order for one in line] == list(range(21, 100))
+    assert [one.order for one in records(line)] == list(range(21, 100))
     assert not any(isinstance(one, Record) and one.order <= 20 for one in line._queue)
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("other", ["b.example", None], ids=["several hosts", "one host"])
+def test_the_records_of_a_host_are_removed_and_the_line_goes_on(newest_first: bool, other: str | None) -> None:
+    """Packed or not, in their order or at an old place."""
+    sign = -1 if newest_first else 1
+    line = LaneQueue(record(sign), RecordEncoder(), newest_first=newest_first)
+    for order in range(2, 60):
+        added = record(sign * order, priority=order % 10 == 0)
+        if other is not None and order % 3 == 0:
+            added.request.url = f"http://{other}/{order}"
+        line.add(added, is_packed=order % 2 == 0)
+    taken = line.take(9)
+    line.add(taken[0])
+    hosts = [host_scope(one.request.url) for one in records(line)]
+    assert line.remove(lambda url: host_scope(url) == "none.example") == 0
+    assert line.remove(lambda url: host_scope(url) == "a.example") == hosts.count("a.example") > 20
+    assert {host_scope(one.request.url) for one in records(line)} == ({other} if other else set())
+    assert line.remove(lambda url: host_scope(url) == other) == len(hosts) - hosts.count("a.example")
+    assert (len(line), line.best()) == (0, None)
+    line.add(record(sign * 70))
+    line.add(record(sign * 71))
+    assert sorted(abs(one.order) for one in line.take(9)) == [70, 71]
 
 
 def test_records_of_a_line_share_their_scopes_and_their_origin() -> None:

@@ -9,8 +9,8 @@ This is a separate module, because it is compiled. The frontier is not compiled,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
 from types import FunctionType, MethodType
 
 import msgspec
@@ -42,7 +42,7 @@ class LaneQueue:
         newest_first: Whether later records go first. In this case, later records have smaller orders.
     """
 
-    __slots__ = ("_heap", "_last", "_left", "_newest_first", "_packer", "_queue", "_rank", "_scopes", "lane")
+    __slots__ = ("_heap", "_last", "_left", "_newest_first", "_packer", "_queue", "_rank", "_scopes", "_site", "lane")
 
     def __init__(self, record: Record, packer: RecordEncoder, *, newest_first: bool = False) -> None:
         self._newest_first = newest_first
@@ -50,6 +50,7 @@ class LaneQueue:
         self._scopes = record.scopes
         self.lane: LaneKey = record.lane
         self._rank = (-record.request.priority, -record.share)
+        self._site = record.request.url[: record.request.url.find("/", 8) + 1]  # all URLs start with it
         self._queue: list[Record | bytes | None] = [record]
         self._last = record.order  # order of the latest record at the end of the queue
         self._left = 0  # empty places at the front of the queue
@@ -61,6 +62,8 @@ class LaneQueue:
             # Use one tuple for all records. Otherwise each pending request would keep its own equal tuple in memory.
             record.scopes = self._scopes
         record.lane = self.lane
+        if not record.request.url.startswith(self._site):
+            self._site = ""
         rank = _rank(record)
         queue = self._queue
         if not queue:
@@ -102,8 +105,22 @@ class LaneQueue:
     def __len__(self) -> int:
         return len(self._queue) - self._left + (len(self._heap) if self._heap else 0)
 
-    def __iter__(self) -> Iterator[Record]:
-        return map(self._record, self._all_held())
+    def remove(self, is_wanted: Callable[[str], bool]) -> int:
+        """Remove the records of some URLs, and return their number.
+
+        Args:
+            is_wanted: Returns whether to remove a URL. This depends on its site only.
+        """
+        before = len(self)
+        if not self._site:
+            url_of = self._packer.url_of
+            self._queue = [held for held in self._queue[self._left :] if not is_wanted(url_of(held))]
+            self._heap = [item for item in self._heap or () if not is_wanted(url_of(item[3]))]
+            heapify(self._heap)
+            self._left = 0
+        elif is_wanted(self._site):
+            self._queue, self._heap, self._left = [], None, 0
+        return before - len(self)
 
     def has(self, request: Request) -> bool:
         """Return whether the lane has this request object, or a packed request with equal values.
@@ -205,6 +222,13 @@ class RecordEncoder:
         order, found_at, fingerprint, callback, errback, *values = _decode(packed)
         request = Request.of_plain_values(self._callbacks[callback], self._callbacks[errback], values)
         return Record.ordinary(request, scopes, lane, fingerprint, order, found_at)
+
+    def url_of(self, held: Record | bytes | None) -> str:
+        """Return the URL of a record, perhaps packed."""
+        if held is None:
+            return ""
+        url: str = _decode(held)[5] if isinstance(held, bytes) else held.request.url
+        return url
 
     def _number(self, callback: Callback | None) -> int | None:
         """Return the number of a callback; None for a callable that may be a new object for each request."""

@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 
-from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey, host_of_lane
+from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey
 from trawl.frontier.lane_queue import FingerprintSet, LaneQueue, RecordEncoder
 from trawl.http import Request, host_scope
 
@@ -115,17 +115,16 @@ class MemoryFrontier:
 
     async def drop(self, host: str, leases: Sequence[Record], starts: Callable[[int, int], None]) -> int:
         """Remove the pending records of a host and ``leases``, and return their number."""
+
+        def is_gone(url: str) -> bool:
+            return host_scope(url) == host
+
         before = self._pending
         for lane, line in list(self._lanes.items()):
-            if (known := host_of_lane(lane)) not in (host, ""):
-                continue
-            staying = [] if known else [record for record in line if host_scope(record.request.url) != host]
-            if len(staying) < len(line):
+            self._pending -= line.remove(is_gone)
+            if not line:
                 del self._lanes[lane]
-                self._pending -= len(line)
-                for record in staying:
-                    self._store(record)
-        held = [each for each in self._held if host_scope(each[2].request.url) != host]
+        held = [each for each in self._held if not is_gone(each[2].request.url)]
         self._pending -= len(self._held) - len(held)
         self._held = held
         heapify(held)
