@@ -19,19 +19,23 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+from trio.testing import memory_stream_pair
 
 import trawl
 from trawl.engine import Crawl
 from trawl.engine.steering import (
+    IDLE,
     SOCKET,
     Add,
     Drop,
+    Observer,
     Order,
     Pause,
     Resume,
     SetLimits,
     Stop,
     _listed,
+    _serve,
     ask,
     effect_of,
     execute,
@@ -40,7 +44,7 @@ from trawl.engine.steering import (
     stored_form,
 )
 from trawl.errors import JobError, SettingsError, UsageError
-from trawl.events import Steered
+from trawl.events import ItemScraped, Steered
 from trawl.frontier import MemoryFrontier
 from trawl.frontier.inspect import inspect_job
 from trawl.frontier.sections import statistics_so_far
@@ -377,6 +381,27 @@ async def test_the_socket_survives_garbage_and_vanished_readers(tmp_path: Path) 
     *errors, is_alive = await with_job(job, use)
     assert is_alive
     assert all(error.startswith("the request can't be read") for error in errors)
+
+
+def test_items_are_collected_only_while_somebody_views_the_crawl_through_the_socket() -> None:
+    collected: list[bool] = []
+
+    async def steer(crawl: Crawl) -> None:
+        observer = Observer(crawl)
+        crawl.pause()  # so it does not end
+        async with trio.open_nursery() as nursery:
+            for seconds in (IDLE - 1.0, IDLE - 1.0, IDLE + 1.0):
+                mine, its = memory_stream_pair()
+                nursery.start_soon(_serve, observer, its)
+                await mine.send_all(b'{"view":{}}\n')
+                await mine.receive_some(1)
+                await mine.aclose()
+                await trio.sleep(seconds)
+                collected.append(ItemScraped in crawl._context.events.wanted)
+        crawl.pause(is_paused=False)
+
+    steered(steer)
+    assert collected == [True, True, False]
 
 
 def test_a_stale_socket_is_said_to_be_of_no_process(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ An *order* is one value of :data:`Order`. One function, :func:`execute`, carries
 The crawl of a job in a directory listens on a Unix socket in this directory, which only its user may open (mode 0600;
 unix(7)). A request and its reply are one line of JSON each.
 
-A job in a server has a list of orders in its store, also for orders that reach one of its processes in another way.
-Each process executes every order, and a process that joins later executes those that still apply: limits, pause, stop,
-and requests to add, because no process may have executed them yet. Those that a process has added are duplicates. Of a
-dropped host, it drops the pages that were found before the order. Questions to the processes go through the store too:
-each process stores its replies while the question is asked.
+A job in a server has a list of orders in its store. An order that reaches one process in another way, such as its
+panel, is added to this list. Each process executes every order, and a process that joins later executes those that
+still apply: limits, pause, stop, and requests to add, because no process may have executed them yet. Those that a
+process has added are duplicates. Of a dropped host, it drops the pages that were found before the order. Questions to
+the processes go through the store too: each process stores its replies while the question is asked.
 
 Length: orders, questions and the two ways on which they arrive are documented together.
 """
@@ -103,6 +103,9 @@ NO_DELAY = "nothing delays it"
 
 ANSWER_EVERY = 0.5
 """Seconds between two replies to a question in the store."""
+
+IDLE = 10.0
+"""Seconds after the last view through the socket until no more items are collected for it."""
 
 MAX_ITEMS = 10
 """Maximum number of items in a reply; if there are more, the latest items are kept."""
@@ -367,15 +370,20 @@ class Observer:
 
     Args:
         crawl: The crawl.
+
+    Attributes:
+        views: Number of calls of :meth:`items`.
     """
 
     def __init__(self, crawl: Crawl) -> None:
+        self.views: int = 0
         self._crawl = crawl
         self._items: deque[str] = deque(maxlen=MAX_ITEMS)
         self._stream: EventStream[ItemScraped] | None = None
 
     def items(self) -> list[str]:
-        """Return the last items since the first call."""
+        """Return the last items since the first call, or the first call after :meth:`close`."""
+        self.views += 1
         if self._stream is None:
             self._stream = self._crawl.events(ItemScraped, most=MAX_ITEMS).__enter__()
         for event in self._stream.unread():
@@ -489,25 +497,32 @@ def _short(directory: Path) -> Iterator[str]:
         os.close(opened)
 
 
-async def _serve(observer: Observer, stream: trio.SocketStream) -> None:
+async def _serve(observer: Observer, stream: trio.abc.Stream) -> None:
     """Answer the requests of one connection. Its errors end only this connection."""
     buffer = bytearray()
-    try:
+    with suppress(trio.BrokenResourceError, trio.TooSlowError):
         async with stream:
-            while True:
-                with trio.fail_after(PATIENCE):
-                    while (end := buffer.find(b"\n")) < 0:
-                        some = await stream.receive_some(65_536)
-                        buffer += some
-                        if not some or len(buffer) > MAX_BYTES:
-                            return
-                line = bytes(buffer[:end])
-                del buffer[: end + 1]
+            while line := await _next_line(stream, buffer):
                 reply = await observer.answer(line)
                 with trio.fail_after(PATIENCE):
                     await stream.send_all(_encode(reply) + b"\n")
-    except (trio.BrokenResourceError, trio.TooSlowError):
-        return
+    views = observer.views
+    await trio.sleep(IDLE)
+    if views == observer.views:
+        observer.close()
+
+
+async def _next_line(stream: trio.abc.ReceiveStream, buffer: bytearray) -> bytes:
+    """Return the next line with its end; empty at the end of the stream, and instead of a line that is too long."""
+    with trio.fail_after(PATIENCE):
+        while (end := buffer.find(b"\n") + 1) == 0:
+            some = await stream.receive_some(65_536)
+            buffer += some
+            if not some or len(buffer) > MAX_BYTES:
+                return b""
+    line = bytes(buffer[:end])
+    del buffer[:end]
+    return line
 
 
 def ask(directory: Path, **question: Any) -> Reply:
@@ -646,6 +661,7 @@ async def _answer_store(session: JobSession, crawl: Crawl) -> None:
         await trio.sleep(ANSWER_EVERY)
         if not session.inbox.asks:
             observer.close()
+            session.reply(msgspec.msgpack.encode({}))  # the store keeps no old replies
 
 
 class Look(Struct, frozen=True, kw_only=True):
