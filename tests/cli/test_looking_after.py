@@ -26,13 +26,13 @@ from trawl.engine import Crawl
 from trawl.engine.steering import SOCKET, Add, Drop, Order, Pause, Reply, Resume, SetLimits, Stop, View, stored_form
 from trawl.errors import UsageError
 from trawl.events import ItemScraped, Steered
-from trawl.frontier.inspect import SessionReport
+from trawl.frontier.inspect import JobReport, SessionReport
 from trawl.frontier.redis import report
 from trawl.frontier.redis.client import Address, Call
 from trawl.frontier.redis.layout import Keys
 from trawl.frontier.sqlite import open_job
 from trawl.observe import CrawlStatus, Estimate, encode_status
-from trawl.observe.status import Rate, Rates, WaitingGroup
+from trawl.observe.status import OTHER_VERSION, Rate, Rates, WaitingGroup
 
 URL = "redis://store/job"
 SLOW = {"a.example": {"delay": 1.0, "concurrency": 1}, "b.example": {"delay": 1.0, "concurrency": 1}}
@@ -246,7 +246,9 @@ async def test_a_process_that_does_not_reply_is_not_taken_for_none(tmp_path: Pat
         answering.join()
     (tmp_path / "job" / SOCKET).unlink()
     link = DirectoryLink(str(tmp_path / "job"))
-    assert link.look(View()).status.state == f"running, process {os.getpid()}"  # as a process that is just starting
+    assert (
+        link.look(View()).status.state == f"no process replies: running, process {os.getpid()}"
+    )  # it is just starting
     await job.aclose()
     assert link.look(View()).status.state == "no process works on it: new"
 
@@ -264,6 +266,82 @@ def test_a_process_that_has_not_replied_yet_is_not_taken_for_none(
     link = ServerLink(URL)
     assert link.why("a.example") == (said, [])
     assert link.effect_of(Drop("a.example")) == said
+
+
+KILLED = SessionReport(number=1, name="here:1", lease_left=-9.0, status=CrawlStatus(pages=7))
+NO_PROCESS = "no process works on it now"
+NO_REPORT = "no process has reported yet: try again"
+
+
+@pytest.mark.parametrize(
+    ("session", "of_reasons", "of_json", "status"),
+    [
+        (KILLED, NO_PROCESS, NO_PROCESS, 0),
+        (SessionReport(number=1, name="here:1", works=False, exports=True, lease_left=9.0), NO_PROCESS, NO_PROCESS, 0),
+        (SessionReport(number=1, name="here:1", lease_left=9.0), NO_REPORT, NO_REPORT, 0),
+        (SessionReport(number=1, name="here:1", lease_left=9.0, is_other_version=True), "", OTHER_VERSION, 2),
+    ],
+    ids=["killed", "it only exports", "no report yet", "of another version"],
+)
+def test_without_the_status_of_a_process_the_reason_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    session: SessionReport,
+    of_reasons: str,
+    of_json: str,
+    status: int,
+) -> None:
+    """The server keeps the last report of a process that was killed."""
+    monkeypatch.setattr(report, "inspect_job", lambda *_, **__: SimpleNamespace(sessions=[session]))
+    assert main(["job", URL, "--json"]) == 2
+    assert capsys.readouterr() == ("", f"trawl: job {Address.parse(URL).shown}: {of_json}\n")
+    assert main(["job", URL, "--why"]) == status
+    assert capsys.readouterr().out.startswith(of_reasons)
+    assert main(["job", URL, "--workers"]) == 0
+    assert "here:1" in (said := capsys.readouterr().out)
+    assert (NO_PROCESS in said) == (of_reasons == NO_PROCESS)
+
+
+def test_the_panel_of_a_killed_job_shows_what_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "ask_processes", lambda *_: [KILLED])
+    numbers: dict[str, Any] = dict.fromkeys(("leased", "failed", "given_up", "seen", "items"), 0)
+    stored = JobReport(name=URL, owner=None, last_error="", pending=3, oldest_lease=None, scopes=[], kept={}, **numbers)
+    monkeypatch.setattr(report, "inspect_job", lambda *_: stored)
+    look = ServerLink(URL).look(View())
+    assert (look.status.state, look.status.queued) == ("no process works on it: new", 3)
+
+
+def test_a_panel_shows_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    async def show(_: object, name: str, __: object) -> None:
+        await trio.lowlevel.checkpoint()
+        shown.append(name)
+
+    monkeypatch.setattr("trawl.panel.Panel.show_job", show)
+    monkeypatch.setattr(ServerLink, "look", lambda *_: None)
+    assert main(["panel", "redis://user:secret@store/job", "--listen", "0"]) == 0
+    assert len(shown) == 1
+    assert "secret" not in shown[0]
+
+
+@pytest.mark.parametrize("words", [["--add", "http://a.example/100"], ["--set", "a.example", "delay=2"]])
+def test_without_a_process_an_order_to_a_full_list_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    calls: list[Call] = []
+
+    async def full(call: Call) -> int:
+        await trio.lowlevel.checkpoint()
+        calls.append(call)
+        return 0
+
+    monkeypatch.setattr(report, "_asked", lambda url, read: trio.run(read, full, Keys("job"), Address.parse(url)))
+    monkeypatch.setattr(report, "ask_processes", lambda *_: [KILLED])
+    monkeypatch.setattr(report, "inspect_job", lambda *_, **__: SimpleNamespace(sessions=[KILLED]))
+    assert main(["job", URL, *words]) == 2
+    assert "too many orders wait for a process: give all URLs to one `--add -`" in capsys.readouterr().err
+    assert calls[0][2][2] == 0
 
 
 def test_a_view_that_was_not_asked_for_a_while_is_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,20 +425,21 @@ async def test_a_dropped_host_has_left_the_store_when_the_order_is_executed(
     assert result.stats["dropped_by_hand"] > 1
 
 
-async def test_items_are_collected_only_while_a_view_is_asked_for(
+async def test_items_are_collected_and_replies_stored_only_while_a_view_is_asked_for(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:
     runs = Runs(tmp_path, site(40), settings=SETTINGS)
-    collected: list[bool] = []
+    collected: list[tuple[bool, bool]] = []
 
     async def look(crawl: Crawl) -> None:
         store.run("ask", ["{job}:job"], ["id", '{"view":{}}', "10000000"])
         for seconds in (8.0, 20.0):
             await trio.sleep(seconds)
-            collected.append(ItemScraped in crawl._context.events.wanted)
+            replies = store.content[Keys("job").sessions.encode()][b"1 replies"]
+            collected.append((ItemScraped in crawl._context.events.wanted, b"id" in replies))
 
     await runs.run(watchers=[look])
-    assert collected == [True, False]
+    assert collected == [(True, True), (False, False)]
 
 
 async def test_the_list_of_orders_keeps_the_last_state_and_one_line_for_the_same_limits(
@@ -381,6 +460,10 @@ async def test_the_list_of_orders_keeps_the_last_state_and_one_line_for_the_same
     flat = store.run("head", ["{job}:job"], ["0"])
     lines = dict(zip(flat[::2], flat[1::2], strict=True))[b"orders"].decode().split("\n")
     assert (len(lines), lines[0].split("\t")[1]) == (100, "state")
+    of_no_process = [*stored_form(Add(["http://a/late"])), "0"]
+    assert store.run("order", ["{job}:job"], of_no_process) == 0  # it must not push out another
+    assert store.run("head", ["{job}:job"], ["0"]) == flat
+    assert store.run("order", ["{job}:job"], [*stored_form(Resume()), "0"]) == 1  # it replaces the last state
 
 
 def test_of_a_job_that_is_not_there_this_is_said(store: SimulatedStore, capsys: pytest.CaptureFixture[str]) -> None:

@@ -185,6 +185,31 @@ async def test_the_crawl_continues_with_other_hosts_while_pages_are_dropped(
         assert frontier.statistics().pending == 0
 
 
+async def test_a_page_that_is_found_while_pages_are_dropped_is_not_leased_before_it_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Record(Request("http://a.example/found"), (("a.example", None),), "http://a.example")
+    leases: list[list[Record]] = []
+    async with opened(tmp_path / "job") as job, trio.open_nursery() as nursery:
+        frontier = await frontier_of(job)
+        await frontier.push_many([of_any_host("1")])
+        read_after = job.read_after
+
+        async def read_and_find(lane: int, place: Place | None) -> list[Row]:
+            if frontier.lane_of(found.request) is None:
+                await frontier.push_many([found])
+            return await read_after(lane, place)
+
+        async def lease() -> None:
+            leases.append(await frontier.lease_many(found.lane, 9))
+
+        monkeypatch.setattr(job, "read_after", read_and_find)
+        await frontier.drop("a.example", [], lambda *_: nursery.start_soon(lease))
+        numbers = frontier.statistics()
+        assert (numbers.pending, numbers.leased, numbers.lanes) == (0, 0, 0)
+    assert leases == [[]]
+
+
 async def test_a_page_that_ends_while_pages_are_dropped_is_not_dropped_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -292,7 +292,7 @@ class ServerLink:
         # Each process returns its own first scopes, because it does not know those of others.
         asked = msgspec.structs.replace(view, offset=0, count=min(view.offset, MAX_OFFSET) + view.count)
         sessions = self._ask(id, Question(view=asked), 0.0)
-        if not sessions:
+        if not any(each.lease_left >= 0 for each in sessions):
             return _stored_look(report.inspect_job(self._job), view)
         replies = [reply for session in sessions if (reply := replies_of(session, id)) is not None and not reply.error]
         # A reply is newer than the report of the last renewal.
@@ -333,8 +333,8 @@ class ServerLink:
         """Add an order to the job's list, and return in words who executes it."""
         from trawl.frontier.redis import report  # noqa: PLC0415 - needs coredis
 
-        report.order(self._job, *stored_form(order))
         count = len([each for each in self.sessions() if each.works and each.lease_left > 0])
+        report.order(self._job, *stored_form(order), is_heard=count > 0)
         if not count:
             return "the next process that works on it will execute it"
         words = "1 process" if count == 1 else f"{count} processes"
@@ -367,7 +367,7 @@ def _stored_look(report: JobReport, view: View) -> Look:
     rows = [ScopeStatus(scope=scope, queued=count) for scope, count in report.scopes if view.text in scope]
     status = CrawlStatus(
         spider="" if facts is None else facts.spider,
-        state=_state(report) if report.owner is not None else f"no process works on it: {_state(report)}",
+        state=f"no process {'works on it' if report.owner is None else 'replies'}: {_state(report)}",
         pages=int(stats.get("response_count") or 0),
         items=int(stats.get("item_scraped_count") or 0),
         errors=sum([int(stats.get(key) or 0) for key in ERROR_KEYS]),
@@ -392,7 +392,7 @@ def panel_command(job: str, listen: str) -> None:
     def act(address: str) -> None:
         link = link_to(address)
         link.look(View(count=1))  # raises an error if there is no job
-        trio.run(panel.show_job, job, link)
+        trio.run(panel.show_job, link.name, link)
 
     with closing(panel), suppress(KeyboardInterrupt):
         with_server(job, act)
@@ -408,18 +408,24 @@ def _look_after(job: str, options: JobOptions) -> None:
     if not (options.has_workers or options.has_reasons or options.has_json):
         return
     sessions = link.sessions()
+    # The server keeps the last report of a process that was killed.
+    are_there = any(each.works and each.lease_left >= 0 for each in sessions)
     known = [session.status for session in sessions if session.status is not None]
     others = any(session.is_other_version for session in sessions)
-    if not known and (options.has_json or (others and options.has_reasons)):
-        raise UsageError(f"job {link.name}: {OTHER_VERSION if others else 'no process works on it now'}")
+    silence = "no process works on it now"
+    if are_there and not known:
+        silence = OTHER_VERSION if others else "no process has reported yet: try again"
+    is_silent = not (are_there and known)
+    if is_silent and (options.has_json or (are_there and others and options.has_reasons)):
+        raise UsageError(f"job {link.name}: {silence}")
     if options.has_json:
         typer.echo(msgspec.json.encode(together(known)).decode())
     if options.has_workers and sessions:
         console = stdout_console()
         console.print(workers_table(sessions, console.width))
-    if not sessions:
-        typer.echo("no process works on it now")
-    if known and options.has_reasons:
+    if is_silent and (options.has_reasons or not are_there):
+        typer.echo(silence)
+    elif options.has_reasons:
         typer.echo(printable(status_line(together(known))))
     for line in waiting_lines(sessions) if options.has_reasons else end_lines(sessions) if options.has_workers else ():
         typer.echo(printable(line))

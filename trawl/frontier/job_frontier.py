@@ -271,6 +271,8 @@ class JobFrontier:
                         self._let_go({lane})
                 number = self._job.held_number(((host,), f"//{host}"))
                 found[number] = await self._places_of(host, number, busy)
+                # Lanes of the host may have been found meanwhile.
+                self._dropping |= {lane for lane in self.caches.by_lane if host_of_lane(lane) == host}
                 return await self._drop(host, leases, found, starts, busy)
             finally:
                 self._let_go(self._dropping)
@@ -310,9 +312,9 @@ class JobFrontier:
         starts: Callable[[int, int], None],
         busy: Collection[int],
     ) -> int:
-        """Remove ``found`` without ``busy``, ``leases`` and all lanes of a host's records alone.
+        """Remove ``leases``, the records of ``found`` that are not in ``busy``, and all records of the host's lanes.
 
-        No lease of these lanes may start.
+        The host's lanes have no records of other hosts. No lease of these lanes may start.
         """
         gone = {lease.order for lease in leases}
         leased = {order: known[2] for order, known in self._leased.items()} | self._successors

@@ -487,7 +487,7 @@ class RedisJob(Job):
 
     async def order(self, key: str, line: str) -> None:
         """Add an order to the list of orders to the job's processes. A checkpoint."""
-        await self._read(("order", [self._keys.head], [key, line]), as_is)
+        await self._read(("order", [self._keys.head], [key, line, 1]), as_is)
 
     def started(self) -> None:
         """Record with the next step that ``start()`` was read to its end."""

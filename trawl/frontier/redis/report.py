@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from trawl.errors import HostGivenUp, JobError
+from trawl.errors import HostGivenUp, JobError, UsageError
 from trawl.frontier.inspect import Failure, JobReport, SessionReport, json_line
 from trawl.frontier.parts import is_held
 from trawl.frontier.record_format import unpack
@@ -109,21 +109,24 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
     return trio.run(requeue)
 
 
-def order(url: str, key: str, line: str) -> None:
+def order(url: str, key: str, line: str, *, is_heard: bool) -> None:
     """Add an order to the job's list. Each process executes the order when it renews its lease.
 
     Args:
         url: The job's address.
         key: The key of the order, which replaces an earlier order with the same key.
         line: The order, with a number and the key before it.
+        is_heard: Whether a process works on the job. Only then does a full list lose its oldest order.
 
     Raises:
         JobError: If the server does not respond or refuses.
-        UsageError: If there is no job, or the address is wrong.
+        UsageError: If there is no job, the address is wrong, or the list is full. Nothing is changed.
     """
 
-    async def ask(ask: _Ask, keys: Keys, _: Address) -> None:
-        await ask(("order", [keys.head], [key, line]))
+    async def ask(ask: _Ask, keys: Keys, address: Address) -> None:
+        if not await ask(("order", [keys.head], [key, line, int(is_heard)])):
+            words = "too many orders wait for a process: give all URLs to one `--add -`"
+            raise UsageError(f"job {address.shown}: {words}")
 
     _asked(url, ask)
 
