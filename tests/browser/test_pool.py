@@ -82,8 +82,23 @@ async def test_a_browser_that_ends_in_a_namespace_is_started_once_more_without_o
             assert chromium.connection.ended is None
     assert (tmp_path / "starts").read_text() == "start\n" * 2  # noqa: ASYNC240
     assert [record.getMessage() for record in caplog.records if record.name == "trawl.browser"] == [
-        f"{path} did not start, so it is tried without a network namespace: no sandbox"
+        f"{path} did not start in a network namespace (no sandbox). Starting it without one."
     ]
+
+
+@pytest.mark.parametrize("starts", [True, False])
+async def test_a_browser_is_started_once_if_the_kernel_allows_no_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, starts: bool
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program(tmp_path / "unshare", "exit 1")
+    script = f"echo start >> {tmp_path}/starts; {STARTS if starts else 'echo no >&2; exit 1'}"
+    path = program(tmp_path / "chromium-headless-shell", script)
+    with nullcontext() if starts else pytest.raises(BrowserEnded, match=r"did not start: no$"):
+        async with devtools.open_chromium(path, [], has_sandbox=False, blocking=ThreadBlocking()) as chromium:
+            assert chromium.connection.ended is None
+    assert (tmp_path / "starts").read_text() == "start\n"  # noqa: ASYNC240
+    assert [record.getMessage() for record in caplog.records if record.name == "trawl.browser"] == []
 
 
 async def test_a_variable_of_the_environment_does_not_change_how_a_browser_starts(

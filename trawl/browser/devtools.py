@@ -11,9 +11,9 @@ leaves half a message, and one task reads::
 A command that creates something has a function ``undo``. If the caller is cancelled, the later reply is passed to
 ``undo``, so that a cancelled ``Target.createTarget`` leaves no tab.
 
-**No network**. Chromium runs in a network namespace of its own, if the kernel allows it and Chromium starts in it. In
-any case, all its traffic goes to a proxy that does not exist, and WebRTC may not bypass it. So each request is either
-answered by trawl or fails (:mod:`trawl.browser.page`).
+**No network**. Chromium runs in a network namespace of its own, unless the kernel forbids it or Chromium can't start in
+it. In any case, all its traffic goes to a proxy that does not exist, and WebRTC may not bypass it. So each request is
+either answered by trawl or fails (:mod:`trawl.browser.page`).
 
 Length: one program from its path to its last process, with the list of its flags.
 """
@@ -477,8 +477,9 @@ def _is_alive(pid: int) -> bool:
 
 
 # A namespace without a network is needed, because some versions of Chromium send STUN packets in spite of all flags.
-_NAMESPACE = """u="unshare --net"; [ "$(id -u)" = 0 ] || u="$u --map-current-user"
-$u true </dev/null >/dev/null 2>&1 || u=
+_NONE_ALLOWED = "the kernel allows no network namespace"
+_NAMESPACE = f"""u="unshare --net"; [ "$(id -u)" = 0 ] || u="$u --map-current-user"
+$u true </dev/null >/dev/null 2>&1 || {{ echo "{_NONE_ALLOWED}" >&2; exit 1; }}
 """
 _NO_NAMESPACE = "u=\n"
 # The pipes move from 0 and 1, which a subprocess has, to 3 and 4, which Chromium uses.
@@ -510,7 +511,7 @@ async def open_chromium(
     command = [path, *arguments, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
     starts = [_NO_NAMESPACE] if has_network else [_NAMESPACE, _NO_NAMESPACE]
     try:
-        for number, start in enumerate(starts, 1):
+        for start in starts:
             async with _running(path, ["/bin/sh", "-c", start + _EXEC, "sh", *command]) as chromium:
                 try:
                     await chromium.call("Browser.getVersion")
@@ -519,8 +520,8 @@ async def open_chromium(
                 else:
                     yield chromium
                     return
-            if number < len(starts):
-                logger.warning("%s did not start, so it is tried without a network namespace: %s", path, words)
+            if start is _NAMESPACE and words != _NONE_ALLOWED:
+                logger.warning("%s did not start in a network namespace (%s). Starting it without one.", path, words)
         raise BrowserEnded(f"{path} did not start: {words}")
     finally:
         with trio.move_on_after(CLOSE_GRACE, shield=True):
