@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import trawl
-from trawl.cli.checks.made import check_made
+from trawl.cli.checks import check_made
 from trawl.exceptions import UsageError
 from trawl.http import Outcome
 from trawl.transport import TransportRouter
