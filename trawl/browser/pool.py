@@ -55,113 +55,67 @@ class Page(TypedDict, total=False):
 
     >>> trawl.Request("https://shop.example/", meta={"browser": trawl.Page(wait_for=".item")})
     <GET https://shop.example/>
+
+    Attributes:
+        wait_for: CSS selector. The page is ready when it matches.
+        settle: Time without a request after which the page is ready if there is no ``wait_for``.
+        run: Method of the spider, or its name, that is called with the ready page.
+        timeout: Timeout of the page.
+        block: Kinds of resources that are not fetched.
+        viewport: Width and height in CSS pixels.
+        screenshot: Take a picture of the whole page.
+        pdf: Print the page as a PDF.
     """
 
-    wait_for: Annotated[str, Meta(description="CSS selector. The page is ready when it matches.")]
-    settle: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Time without a request after which the page is ready if there is no `wait_for`.",
-            extra={"absent": "0.5"},
-        ),
-    ]
-    run: Annotated[
-        Any,
-        Meta(description="Method of the spider, or its name, that is called with the ready page."),
-    ]
-    timeout: Annotated[
-        float, Meta(gt=0, title="s", description="Timeout of the page.", extra={"absent": "BROWSER_TIMEOUT"})
-    ]
-    block: Annotated[
-        list[Blocked],
-        Meta(description="Kinds of resources that are not fetched.", extra={"absent": "BROWSER_BLOCK"}),
-    ]
-    viewport: Annotated[tuple[int, int], Meta(description="Width and height in CSS pixels.")]
-    screenshot: Annotated[bool, Meta(description="Take a picture of the whole page.", extra={"absent": "false"})]
-    pdf: Annotated[bool, Meta(description="Print the page as a PDF.", extra={"absent": "false"})]
+    wait_for: str
+    settle: Annotated[float, Meta(ge=0, title="s", extra={"absent": "0.5"})]
+    run: Any
+    timeout: Annotated[float, Meta(gt=0, title="s", extra={"absent": "BROWSER_TIMEOUT"})]
+    block: Annotated[list[Blocked], Meta(extra={"absent": "BROWSER_BLOCK"})]
+    viewport: tuple[int, int]
+    screenshot: Annotated[bool, Meta(extra={"absent": "false"})]
+    pdf: Annotated[bool, Meta(extra={"absent": "false"})]
 
 
 class BrowserSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """The settings of pages that a browser renders."""
+    """The settings of pages that a browser renders.
 
-    browser_path: Annotated[
-        str,
-        Meta(
-            description="Chromium, or the headless shell of Chromium. Empty: the first of "
-            "`chrome-headless-shell`, `chromium-headless-shell`, `chromium` and `google-chrome` on the path, or "
-            "Playwright's own."
-        ),
-    ] = ""
-    browser_pages: Annotated[
-        int,
-        Meta(
-            ge=1,
-            title="pages",
-            description="Maximum number of open pages. This is the concurrency of the scope `browser`.",
-        ),
-    ] = 4
-    browser_timeout: Annotated[
-        float,
-        Meta(
-            gt=0,
-            title="s",
-            description="Timeout of a page, from its opening until it is ready and the spider's actions have ended. The"
-            " time does not run while the browser starts or a request of the page waits or is in flight.",
-        ),
-    ] = 30.0
-    browser_block: Annotated[
-        tuple[Blocked, ...],
-        Meta(description="Kinds of resources that pages do not need. They fail at once, and nothing is sent."),
-    ] = ("image", "media", "font")
-    browser_third_party: Annotated[
-        Literal["all", "none"] | tuple[str, ...],
-        Meta(
-            description="Hosts outside the page's own registrable domain to which a page may send requests: `all`, "
-            "`none`, or a list of domains. If the spider renders pages, the processes of a job share the scopes of "
-            "these hosts. For `all`, these are all hosts outside `allowed_domains`."
-        ),
-    ] = "all"
-    browser_requests_limit: Annotated[
-        int, Meta(ge=1, title="requests", description="Maximum number of requests of one page. Further ones fail.")
-    ] = 200
-    browser_share: Annotated[
-        int,
-        Meta(
-            ge=0,
-            title="bytes",
-            description="Memory for scripts and styles that pages share as long as their `Cache-Control` allows it. 0 "
-            "shares nothing.",
-        ),
-    ] = 64 << 20
-    browser_recycle: Annotated[
-        int, Meta(ge=1, title="pages", description="Number of pages after which a new browser is started.")
-    ] = 1000
-    browser_recycle_mb: Annotated[
-        int,
-        Meta(ge=0, title="MB", description="Memory of a browser from which a new one is started. 0 sets no limit."),
-    ] = 2000
-    browser_sessions: Annotated[
-        int,
-        Meta(
-            ge=1,
-            title="sessions",
-            description="Maximum number of sessions whose browser storage (such as `localStorage`) is kept. The least "
-            "recently used is dropped. Cookies are always kept.",
-        ),
-    ] = 8
-    browser_sandbox: Annotated[
-        bool,
-        Meta(
-            description="Run Chromium with its sandbox. False also runs as root, where Chromium has no sandbox. Use it "
-            "only if all pages are your own, or in a container that holds nothing else."
-        ),
-    ] = True
-    browser_flags: Annotated[tuple[str, ...], Meta(description="More flags for Chromium.")] = ()
-    browser_memory_mb: Annotated[
-        int, Meta(ge=0, title="MB", description="Memory for the scripts of one page. 0 sets no limit.")
-    ] = 512
+    Attributes:
+        browser_path: Chromium, or the headless shell of Chromium. Empty: the first of ``chrome-headless-shell``,
+            ``chromium-headless-shell``, ``chromium`` and ``google-chrome`` on the path, or Playwright's own.
+        browser_pages: Maximum number of open pages. This is the concurrency of the scope ``browser``.
+        browser_timeout: Timeout of a page, from its opening until it is ready and the spider's actions have ended. The
+            time does not run while the browser starts or a request of the page waits or is in flight.
+        browser_block: Kinds of resources that pages do not need. They fail at once, and nothing is sent.
+        browser_third_party: Hosts outside the page's own registrable domain to which a page may send requests: ``all``,
+            ``none``, or a list of domains. If the spider renders pages, the processes of a job share the scopes of
+            these hosts. For ``all``, these are all hosts outside ``allowed_domains``.
+        browser_requests_limit: Maximum number of requests of one page. Further ones fail.
+        browser_share: Memory for scripts and styles that pages share as long as their ``Cache-Control`` allows it. 0
+            shares nothing.
+        browser_recycle: Number of pages after which a new browser is started.
+        browser_recycle_mb: Memory of a browser from which a new one is started. 0 sets no limit.
+        browser_sessions: Maximum number of sessions whose browser storage (such as ``localStorage``) is kept. The least
+            recently used is dropped. Cookies are always kept.
+        browser_sandbox: Run Chromium with its sandbox. False also runs as root, where Chromium has no sandbox. Use it
+            only if all pages are your own, or in a container that holds nothing else.
+        browser_flags: More flags for Chromium.
+        browser_memory_mb: Memory for the scripts of one page. 0 sets no limit.
+    """
+
+    browser_path: str = ""
+    browser_pages: Annotated[int, Meta(ge=1, title="pages")] = 4
+    browser_timeout: Annotated[float, Meta(gt=0, title="s")] = 30.0
+    browser_block: tuple[Blocked, ...] = ("image", "media", "font")
+    browser_third_party: Literal["all", "none"] | tuple[str, ...] = "all"
+    browser_requests_limit: Annotated[int, Meta(ge=1, title="requests")] = 200
+    browser_share: Annotated[int, Meta(ge=0, title="bytes")] = 64 << 20
+    browser_recycle: Annotated[int, Meta(ge=1, title="pages")] = 1000
+    browser_recycle_mb: Annotated[int, Meta(ge=0, title="MB")] = 2000
+    browser_sessions: Annotated[int, Meta(ge=1, title="sessions")] = 8
+    browser_sandbox: bool = True
+    browser_flags: tuple[str, ...] = ()
+    browser_memory_mb: Annotated[int, Meta(ge=0, title="MB")] = 512
 
     def __post_init__(self) -> None:
         try:

@@ -26,49 +26,36 @@ CACHE_CLOSE_GRACE = 5.0
 
 
 class CacheSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """The settings of the HTTP cache."""
+    """The settings of the HTTP cache.
 
-    httpcache_enabled: Annotated[
-        bool, Meta(description="Store responses on disk, and serve requests from there as HTTPCACHE_POLICY allows.")
-    ] = False
-    httpcache_policy: Annotated[
-        str,
-        Meta(
-            description="`always`: responses never expire, which is useful while you write a spider. `rfc9111`: as in "
-            "a browser, with ages and revalidation (needs the extra `cache`). The import paths of Scrapy's "
-            "`DummyPolicy` and `RFC2616Policy` also work."
-        ),
-    ] = "always"
-    httpcache_dir: Annotated[
-        str,
-        Meta(description="Folder of the cache, relative to the working directory. Each spider has a file in it."),
-    ] = ".trawl/httpcache"
-    httpcache_expiration_secs: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Age at which a stored response is requested again. 0 means that responses never expire.",
-        ),
-    ] = 0.0
-    httpcache_ignore_http_codes: Annotated[
-        tuple[int, ...],
-        Meta(description="Status codes of responses that are not stored. Retried ones (RETRY_HTTP_CODES) never are."),
-    ] = ()
-    httpcache_ignore_schemes: Annotated[
-        tuple[str, ...], Meta(description="URL schemes whose responses are not stored.")
-    ] = ()
-    httpcache_ignore_missing: Annotated[
-        bool, Meta(description="Drop requests that are not in the cache, so that nothing is sent.")
-    ] = False
-    httpcache_gzip: Annotated[bool, Meta(description="Compress bodies on disk.")] = False
-    httpcache_always_store: Annotated[
-        bool, Meta(description="With `rfc9111`: store every response without `no-store`, to revalidate it later.")
-    ] = False
-    httpcache_ignore_response_cache_controls: Annotated[
-        tuple[str, ...],
-        Meta(description="With `rfc9111`: response directives of `Cache-Control` to ignore, for example `no-store`."),
-    ] = ()
+    Attributes:
+        httpcache_enabled: Store responses on disk, and serve requests from there as HTTPCACHE_POLICY allows.
+        httpcache_policy: ``always``: responses never expire, which is useful while you write a spider. ``rfc9111``: as
+            in a browser, with ages and revalidation (needs the extra ``cache``). The import paths of Scrapy's
+            ``DummyPolicy`` and ``RFC2616Policy`` also work.
+        httpcache_dir: Folder of the cache, relative to the working directory. Each spider has a file in it.
+        httpcache_expiration_secs: Age at which a stored response is requested again. 0 means that responses never
+            expire.
+        httpcache_ignore_http_codes: Status codes of responses that are not stored. Retried ones (RETRY_HTTP_CODES)
+            never are.
+        httpcache_ignore_schemes: URL schemes whose responses are not stored.
+        httpcache_ignore_missing: Drop requests that are not in the cache, so that nothing is sent.
+        httpcache_gzip: Compress bodies on disk.
+        httpcache_always_store: With ``rfc9111``: store every response without ``no-store``, to revalidate it later.
+        httpcache_ignore_response_cache_controls: With ``rfc9111``: response directives of ``Cache-Control`` to ignore,
+            for example ``no-store``.
+    """
+
+    httpcache_enabled: bool = False
+    httpcache_policy: str = "always"
+    httpcache_dir: str = ".trawl/httpcache"
+    httpcache_expiration_secs: Annotated[float, Meta(ge=0, title="s")] = 0.0
+    httpcache_ignore_http_codes: tuple[int, ...] = ()
+    httpcache_ignore_schemes: tuple[str, ...] = ()
+    httpcache_ignore_missing: bool = False
+    httpcache_gzip: bool = False
+    httpcache_always_store: bool = False
+    httpcache_ignore_response_cache_controls: tuple[str, ...] = ()
 
 
 @asynccontextmanager

@@ -73,67 +73,34 @@ class FeedMapping(TypedDict, total=False):
 
 
 class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
-    """Feeds: files that items are written to."""
+    """Feeds: files that items are written to.
 
-    feeds: Annotated[
-        dict[Any, FeedMapping],
-        Meta(
-            description="Files that items are written to during the crawl, as path to options. '-' is standard "
-            "output. Placeholders in a path: %(name)s is the spider's name, %(time)s the start in UTC, %(batch)05d "
-            "and %(batch_time)s the number and start of a batch. A URL (s3://...) is written at the end, with fsspec.",
-        ),
-    ] = msgspec.field(default_factory=dict)
-    feed_export_encoding: Annotated[
-        str | None,
-        Meta(
-            description="Character encoding of feeds. null means UTF-8, except for JSON, which is then written in "
-            "ASCII with escapes, as with any other encoding.",
-        ),
-    ] = "utf-8"
-    feed_export_fields: Annotated[
-        list[str] | dict[str, str] | None,
-        Meta(
-            description="Fields to write, in order. A mapping renames them (field to written name). null writes all "
-            "fields, or in CSV the fields of the first item.",
-        ),
-    ] = None
-    feed_export_indent: Annotated[
-        Annotated[int, Meta(ge=0, le=16)] | None,
-        Meta(
-            title="characters",
-            description="Indentation of each level in json and xml. 0 or null writes an item on one line.",
-        ),
-    ] = 0
-    feed_export_batch_item_count: Annotated[
-        int,
-        Meta(
-            ge=0,
-            title="items",
-            description="Start a new file after this many items. The path of the feed needs %(batch)05d, %(batch_id)d "
-            "or %(batch_time)s. 0 writes one file.",
-        ),
-    ] = 0
-    feed_exporters: Annotated[
-        dict[str, Any],
-        Meta(
-            description="Exporter classes, or their import paths, by the format that each writes instead of trawl's "
-            'own class: {csv = "trawl.exporters.CsvItemExporter"}. null means trawl\'s own format.',
-        ),
-    ] = msgspec.field(default_factory=dict)
-    feed_exporters_base: Annotated[
-        dict[str, Any],
-        Meta(
-            description="Exporter classes of formats that FEED_EXPORTERS does not name. For a spider that was written "
-            "for Scrapy (SCRAPY_COMPAT) the default is Scrapy's list, so that feeds have Scrapy's bytes.",
-        ),
-    ] = msgspec.field(default_factory=dict)
-    feed_tempdir: Annotated[
-        str | None,
-        Meta(
-            description="Folder for feeds of stores (s3://...) until they are complete. null means the system's "
-            "temporary folder.",
-        ),
-    ] = None
-    feed_store_empty: Annotated[
-        bool, Meta(description="Leave a file (with header or brackets) for a feed without items.")
-    ] = True
+    Attributes:
+        feeds: Files that items are written to during the crawl, as path to options. '-' is standard output.
+            Placeholders in a path: %(name)s is the spider's name, %(time)s the start in UTC, %(batch)05d and
+            %(batch_time)s the number and start of a batch. A URL (s3://...) is written at the end, with fsspec.
+        feed_export_encoding: Character encoding of feeds. null means UTF-8, except for JSON, which is then written in
+            ASCII with escapes, as with any other encoding.
+        feed_export_fields: Fields to write, in order. A mapping renames them (field to written name). null writes all
+            fields, or in CSV the fields of the first item.
+        feed_export_indent: Indentation of each level in json and xml. 0 or null writes an item on one line.
+        feed_export_batch_item_count: Start a new file after this many items. The path of the feed needs %(batch)05d,
+            %(batch_id)d or %(batch_time)s. 0 writes one file.
+        feed_exporters: Exporter classes, or their import paths, by the format that each writes instead of trawl's own
+            class: {csv = "trawl.exporters.CsvItemExporter"}. null means trawl's own format.
+        feed_exporters_base: Exporter classes of formats that FEED_EXPORTERS does not name. For a spider that was
+            written for Scrapy (SCRAPY_COMPAT) the default is Scrapy's list, so that feeds have Scrapy's bytes.
+        feed_tempdir: Folder for feeds of stores (s3://...) until they are complete. null means the system's temporary
+            folder.
+        feed_store_empty: Leave a file (with header or brackets) for a feed without items.
+    """
+
+    feeds: dict[Any, FeedMapping] = msgspec.field(default_factory=dict)
+    feed_export_encoding: str | None = "utf-8"
+    feed_export_fields: list[str] | dict[str, str] | None = None
+    feed_export_indent: Annotated[Annotated[int, Meta(ge=0, le=16)] | None, Meta(title="characters")] = 0
+    feed_export_batch_item_count: Annotated[int, Meta(ge=0, title="items")] = 0
+    feed_exporters: dict[str, Any] = msgspec.field(default_factory=dict)
+    feed_exporters_base: dict[str, Any] = msgspec.field(default_factory=dict)
+    feed_tempdir: str | None = None
+    feed_store_empty: bool = True

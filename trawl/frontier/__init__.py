@@ -91,53 +91,34 @@ async def named_frontier(value: object, settings: Mapping[str, Any]) -> Frontier
 
 
 class JobSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """Jobs, which let a crawl outlive its process, and frontiers of other packages."""
+    """Jobs, which let a crawl outlive its process, and frontiers of other packages.
 
-    job_dir: Annotated[
-        str,
-        Meta(
-            title="",
-            description="Directory for everything that a crawl needs to continue in a later process: pending and seen "
-            "requests, items that the feeds have not written yet, the learned state of hosts, statistics. It is "
-            "created if missing. Or the address of a Redis or Valkey server and a name, `redis://host/NAME`. `--job` "
-            "sets it. Empty: all of this is in memory and lost when the process ends.",
-        ),
-    ] = ""
-    job_durability: Annotated[
-        Literal["always", "replicated", "fast"],
-        Meta(
-            description="Durability that the server of a job must be configured for. It is checked at the start. "
-            "`always`: each step is on its disk before it counts (`appendfsync always`); `replicated`: each step is in "
-            "a replica before it counts; `fast`: neither, so the last steps are repeated after a power cut of the "
-            "server, and items may be written twice. No effect on a job in a directory.",
-        ),
-    ] = "always"
-    job_lease: Annotated[
-        float,
-        Meta(
-            gt=1.0,
-            description="Lease of a process on a job in a server: the seconds that it may be out of contact with the "
-            "server before others may replace it. If the server is away for longer, the process stops sending. After a "
-            "kill, the next process waits until the lease ends. While a callback blocks its process, a thread renews "
-            "the lease for at most 20 leases. No effect on a job in a directory.",
-        ),
-    ] = 15.0
-    job_keep_given_up: Annotated[
-        bool,
-        Meta(
-            description="Keep the pending requests of a host that is given up in the job. The next run sends them "
-            "again, even if their errbacks were called. `trawl job` lists them. False ends them permanently, like any "
-            "other failed request.",
-        ),
-    ] = True
-    frontier: Annotated[
-        object,
-        Meta(
-            description="Frontier to use instead of the one in memory: a function of the crawl's settings that returns "
-            "a frontier (async or not), its import path, or the name of an installed plugin. Can't be used with a job, "
-            "which has its own frontier.",
-        ),
-    ] = ""
+    Attributes:
+        job_dir: Directory for everything that a crawl needs to continue in a later process: pending and seen requests,
+            items that the feeds have not written yet, the learned state of hosts, statistics. It is created if missing.
+            Or the address of a Redis or Valkey server and a name, ``redis://host/NAME``. ``--job`` sets it. Empty: all
+            of this is in memory and lost when the process ends.
+        job_durability: Durability that the server of a job must be configured for. It is checked at the start.
+            ``always``: each step is on its disk before it counts (``appendfsync always``); ``replicated``: each step is
+            in a replica before it counts; ``fast``: neither, so the last steps are repeated after a power cut of the
+            server, and items may be written twice. No effect on a job in a directory.
+        job_lease: Lease of a process on a job in a server: the seconds that it may be out of contact with the server
+            before others may replace it. If the server is away for longer, the process stops sending. After a kill, the
+            next process waits until the lease ends. While a callback blocks its process, a thread renews the lease for
+            at most 20 leases. No effect on a job in a directory.
+        job_keep_given_up: Keep the pending requests of a host that is given up in the job. The next run sends them
+            again, even if their errbacks were called. ``trawl job`` lists them. False ends them permanently, like any
+            other failed request.
+        frontier: Frontier to use instead of the one in memory: a function of the crawl's settings that returns a
+            frontier (async or not), its import path, or the name of an installed plugin. Can't be used with a job,
+            which has its own frontier.
+    """
+
+    job_dir: Annotated[str, Meta(title="")] = ""
+    job_durability: Literal["always", "replicated", "fast"] = "always"
+    job_lease: Annotated[float, Meta(gt=1.0)] = 15.0
+    job_keep_given_up: bool = True
+    frontier: object = ""
 
     def __post_init__(self) -> None:
         if self.frontier and self.job_dir:

@@ -26,37 +26,31 @@ LogLevel = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"]
 
 
 class ObserveSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """The settings of log and progress. Only the command configures logging; a program that uses trawl does not."""
+    """The settings of log and progress. Only the command configures logging; a program that uses trawl does not.
 
-    log_enabled: Annotated[bool, Meta(description="Write a log. False logs nothing.")] = True
-    log_level: Annotated[
-        LogLevel | int,
-        Meta(description="The least severe level to log. Tracebacks of expected errors are logged at DEBUG only."),
-    ] = "INFO"
-    log_file: Annotated[str | None, Meta(description="The file of the log; null logs to standard error.")] = None
-    log_file_append: Annotated[bool, Meta(description="Append to an existing log file. False overwrites it.")] = True
-    log_encoding: Annotated[str, Meta(description="The encoding of the log file.")] = "utf-8"
-    log_format: Annotated[
-        str,
-        Meta(
-            description="The format of a log line, in the percent style of `logging`. `json` writes each entry as one"
-            " line of JSON, with the fields of the [reference](../reference/log.md)."
-        ),
-    ] = "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
-    log_dateformat: Annotated[str, Meta(description="The format of the time in a log line, as for `strftime`.")] = (
-        "%Y-%m-%d %H:%M:%S"
-    )
-    panel_token: Annotated[
-        str,
-        Meta(
-            description="The secret that is the first part of every path of the panel (`trawl crawl --panel`): letters,"
-            " digits, `-` and `_`. A panel that other machines can reach needs it."
-        ),
-    ] = ""
-    logstats_interval: Annotated[
-        float,
-        Meta(ge=0, title="s", description="Log progress at this interval when no live panel is shown. 0 disables it."),
-    ] = 60.0
+    Attributes:
+        log_enabled: Write a log. False logs nothing.
+        log_level: The least severe level to log. Tracebacks of expected errors are logged at DEBUG only.
+        log_file: The file of the log; null logs to standard error.
+        log_file_append: Append to an existing log file. False overwrites it.
+        log_encoding: The encoding of the log file.
+        log_format: The format of a log line, in the percent style of ``logging``. ``json`` writes each entry as one
+            line of JSON, with the fields of the [reference](../reference/log.md).
+        log_dateformat: The format of the time in a log line, as for ``strftime``.
+        panel_token: The secret that is the first part of every path of the panel (``trawl crawl --panel``): letters,
+            digits, ``-`` and ``_``. A panel that other machines can reach needs it.
+        logstats_interval: Log progress at this interval when no live panel is shown. 0 disables it.
+    """
+
+    log_enabled: bool = True
+    log_level: LogLevel | int = "INFO"
+    log_file: str | None = None
+    log_file_append: bool = True
+    log_encoding: str = "utf-8"
+    log_format: str = "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
+    log_dateformat: str = "%Y-%m-%d %H:%M:%S"
+    panel_token: str = ""
+    logstats_interval: Annotated[float, Meta(ge=0, title="s")] = 60.0
 
 
 _DETAILS = 4

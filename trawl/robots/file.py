@@ -62,37 +62,24 @@ def product_token(user_agent: str) -> str:
 
 
 class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """The settings of robots.txt."""
+    """The settings of robots.txt.
 
-    robotstxt_obey: Annotated[
-        bool, Meta(description="Fetch each origin's robots.txt first, and drop requests that it disallows.")
-    ] = True
-    robotstxt_user_agent: Annotated[
-        str | None,
-        Meta(description="The crawler's name in robots.txt. null means the product name in USER_AGENT."),
-    ] = None
-    robotstxt_max_age: Annotated[
-        float,
-        Meta(gt=0, le=86_400, title="s", description="Age at which a robots.txt is fetched again."),
-    ] = 86_400.0
-    robotstxt_retry_times: Annotated[
-        Annotated[int, Meta(ge=0)] | None,
-        Meta(
-            title="times",
-            description="Maximum number of retries of an unreadable robots.txt, before the origin's requests end with "
-            "an error. null means 2 retries if no connection can be made, and retries until `BACKOFF_GIVE_UP_AFTER` "
-            "after a 5xx, a timeout or a broken response.",
-        ),
-    ] = None
-    robotstxt_retry_delay: Annotated[
-        float,
-        Meta(
-            gt=0,
-            title="s",
-            description="Delay before an unreachable robots.txt is fetched again. It doubles each time. Until then, "
-            "the origin is disallowed.",
-        ),
-    ] = 10.0
+    Attributes:
+        robotstxt_obey: Fetch each origin's robots.txt first, and drop requests that it disallows.
+        robotstxt_user_agent: The crawler's name in robots.txt. null means the product name in USER_AGENT.
+        robotstxt_max_age: Age at which a robots.txt is fetched again.
+        robotstxt_retry_times: Maximum number of retries of an unreadable robots.txt, before the origin's requests end
+            with an error. null means 2 retries if no connection can be made, and retries until
+            ``BACKOFF_GIVE_UP_AFTER`` after a 5xx, a timeout or a broken response.
+        robotstxt_retry_delay: Delay before an unreachable robots.txt is fetched again. It doubles each time. Until
+            then, the origin is disallowed.
+    """
+
+    robotstxt_obey: bool = True
+    robotstxt_user_agent: str | None = None
+    robotstxt_max_age: Annotated[float, Meta(gt=0, le=86400, title="s")] = 86_400.0
+    robotstxt_retry_times: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(title="times")] = None
+    robotstxt_retry_delay: Annotated[float, Meta(gt=0, title="s")] = 10.0
 
 
 MAX_PARSED_BYTES = 512_000

@@ -1,7 +1,8 @@
 """The list of all settings, the immutable values of the settings in one crawl, and the user's own settings.
 
 A package defines its settings next to the code that uses them, as a frozen ``msgspec.Struct``. Each field has a type,
-limits, a unit (``title``) and a description. A name belongs to exactly one section.
+limits and a unit (``title``), and the section ``Attributes`` of the class's docstring describes it. A name belongs to
+exactly one section.
 
 A project or spider may declare its own settings. Such a setting has the type of its default, so a number does not
 become a string. An undeclared name is an error.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -58,6 +60,9 @@ OWN = "Your own"
 """The heading of user settings in ``trawl settings``."""
 
 HOW_TO_DECLARE = "declare your own settings in own_settings of the spider, or in [tool.trawl.own]"
+
+_DESCRIBED = re.compile(r" {4}(\w+): (.*)")
+"""The first line of a field's description in a docstring without its indentation."""
 
 _SHAPES: Mapping[type, Any] = {list: list[Any], tuple: list[Any], dict: dict[str, Any]}
 
@@ -125,11 +130,26 @@ class SettingInfo:
 def definitions() -> Iterator[SettingInfo]:
     """Yield every setting, section by section."""
     for section in SECTIONS:
+        described = _descriptions(section.value)
         for field in msgspec.structs.fields(section.value):
-            yield _defined(field.encode_name, field.type, default=_default(field), section=section.title)
+            words = described.get(field.name, "")
+            yield _defined(field.encode_name, field.type, words, default=_default(field), section=section.title)
 
 
-def _defined(name: str, annotation: Any, *, default: object = None, section: str = "") -> SettingInfo:
+@cache
+def _descriptions(kind: type) -> Mapping[str, str]:
+    """Return the description of each field of a class, from its docstring."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in (inspect.getdoc(kind) or "").partition("\nAttributes:\n")[2].splitlines():
+        if (start := _DESCRIBED.match(line)) is not None:
+            name, found[start[1]] = start[1], start[2]
+        elif name:
+            found[name] += f" {line.strip()}"
+    return found
+
+
+def _defined(name: str, annotation: Any, words: str, *, default: object = None, section: str = "") -> SettingInfo:
     _, notes = without_meta(annotation)
     extra = {key: value for note in notes for key, value in (note.extra or {}).items()}
     ranges = [range_words(annotation), extra.get("range", "")]
@@ -139,7 +159,7 @@ def _defined(name: str, annotation: Any, *, default: object = None, section: str
         unit=next((note.title for note in notes if note.title), ""),
         type=type_words(annotation),
         range=", ".join(words for words in ranges if words),
-        description=next((note.description for note in notes if note.description), ""),
+        description=words,
         section=section,
         annotation=annotation,
         keys=tuple(_keys(extra.get("keys", annotation))),
@@ -152,8 +172,9 @@ def _keys(annotation: Any) -> Iterator[SettingInfo]:
     for member in members_of(annotation):
         inner, _ = without_meta(member)
         if is_typeddict(inner):
+            described = _descriptions(inner)
             for name, kind in get_type_hints(inner, include_extras=True).items():
-                yield _defined(name, kind)
+                yield _defined(name, kind, described.get(name, ""))
         elif get_origin(inner) is dict:
             yield from _keys(get_args(inner)[1])
 

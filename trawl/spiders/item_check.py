@@ -11,11 +11,11 @@ import dataclasses
 import logging
 import types
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, MutableMapping
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
+from typing import Any, Literal, Union, get_args, get_origin, is_typeddict
 
 import attrs
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
@@ -38,38 +38,24 @@ __all__ = [
 
 
 class SpidersSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """The settings of the kinds of spiders, under Scrapy's names."""
+    """The settings of the kinds of spiders, under Scrapy's names.
 
-    crawlspider_follow_links: Annotated[
-        bool, Meta(description="Follow the links of a CrawlSpider's rules. False fetches only its start URLs.")
-    ] = True
-    item_type: Annotated[
-        Any,
-        Meta(
-            description=(
-                "Type against which items are validated: a dataclass, attrs class, pydantic model, msgspec Struct or "
-                'TypedDict, a union of them, or an import path. "spider" means the type argument of the spider\'s '
-                "class. null disables validation."
-            )
-        ),
-    ] = None
-    invalid_items: Annotated[
-        Literal["drop", "keep"],
-        Meta(
-            description=(
-                'What to do with items that do not match ITEM_TYPE: "drop" them, or "keep" each as an InvalidItem, '
-                "which goes to feeds that name it in `item_classes`."
-            )
-        ),
-    ] = "drop"
-    scrapy_compat: Annotated[
-        bool | None,
-        Meta(
-            description="Treat the spider as written for Scrapy: if trawl and Scrapy differ, use Scrapy's behavior, "
-            "even if it would be wrong for other spiders. null means true only if the spider has Scrapy's imports "
-            "with the name trawl (import trawl as scrapy)."
-        ),
-    ] = None
+    Attributes:
+        crawlspider_follow_links: Follow the links of a CrawlSpider's rules. False fetches only its start URLs.
+        item_type: Type against which items are validated: a dataclass, attrs class, pydantic model, msgspec Struct or
+            TypedDict, a union of them, or an import path. "spider" means the type argument of the spider's class. null
+            disables validation.
+        invalid_items: What to do with items that do not match ITEM_TYPE: "drop" them, or "keep" each as an InvalidItem,
+            which goes to feeds that name it in ``item_classes``.
+        scrapy_compat: Treat the spider as written for Scrapy: if trawl and Scrapy differ, use Scrapy's behavior, even
+            if it would be wrong for other spiders. null means true only if the spider has Scrapy's imports with the
+            name trawl (import trawl as scrapy).
+    """
+
+    crawlspider_follow_links: bool = True
+    item_type: Any = None
+    invalid_items: Literal["drop", "keep"] = "drop"
+    scrapy_compat: bool | None = None
 
 
 Check = Callable[[Any], Any]

@@ -1,7 +1,4 @@
-"""Types and checks of the mappings inside the throttling settings. An error names the entry.
-
-Length: a mapping's keys and their checks are next to each other.
-"""
+"""Types and checks of the mappings inside the throttling settings. An error names the entry."""
 
 from __future__ import annotations
 
@@ -57,231 +54,98 @@ class BackoffConfig(TypedDict, total=False):
     """A scope's own backoff. An absent key falls back to the setting ``BACKOFF_<KEY>``.
 
     With ``cls`` (a class or its import path), the other keys are that class's arguments and may have any name.
+
+    Attributes:
+        http_codes: Status codes that trigger backoff. Replaces the setting. No other response is a trigger then, even
+            if it names a time to retry.
+        exceptions: Exceptions that trigger backoff. Replaces the setting.
+        delay_factor: Each backoff step multiplies the delay by this.
+        max_delay: Maximum delay of backoff, and maximum wait that a header may request.
+        min_delay: Minimum delay during backoff.
+        jitter: Jitter during backoff, which replaces every download jitter. It only lengthens delays.
+        window: Time without triggers after a good response that undoes one backoff step.
+        concurrency_factor: At the maximum delay, each further step multiplies the concurrency by this.
+        cls: Class of your own strategy. The other keys are its arguments.
     """
 
-    http_codes: Annotated[
-        list[int],
-        Meta(
-            description="Status codes that trigger backoff. Replaces the setting. No other response is a trigger "
-            "then, even if it names a time to retry.",
-            extra={"absent": "BACKOFF_HTTP_CODES"},
-        ),
-    ]
-    exceptions: Annotated[
-        list[object],
-        Meta(
-            description="Exceptions that trigger backoff. Replaces the setting.",
-            extra={"absent": "BACKOFF_EXCEPTIONS"},
-        ),
-    ]
-    delay_factor: Annotated[
-        float,
-        Meta(
-            gt=1,
-            description="Each backoff step multiplies the delay by this.",
-            extra={"absent": "BACKOFF_DELAY_FACTOR"},
-        ),
-    ]
-    max_delay: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Maximum delay of backoff, and maximum wait that a header may request.",
-            extra={"absent": "BACKOFF_MAX_DELAY"},
-        ),
-    ]
-    min_delay: Annotated[
-        float,
-        Meta(ge=0, title="s", description="Minimum delay during backoff.", extra={"absent": "BACKOFF_MIN_DELAY"}),
-    ]
-    jitter: Annotated[
-        JitterConfig,
-        Meta(
-            description="Jitter during backoff, which replaces every download jitter. It only lengthens delays.",
-            extra={"absent": "BACKOFF_JITTER", "range": JITTER_RANGE},
-        ),
-    ]
-    window: Annotated[
-        float,
-        Meta(
-            gt=0,
-            title="s",
-            description="Time without triggers after a good response that undoes one backoff step.",
-            extra={"absent": "BACKOFF_WINDOW"},
-        ),
-    ]
-    concurrency_factor: Annotated[
-        float,
-        Meta(
-            gt=0,
-            lt=1,
-            description="At the maximum delay, each further step multiplies the concurrency by this.",
-            extra={"absent": "BACKOFF_CONCURRENCY_FACTOR"},
-        ),
-    ]
-    cls: Annotated[
-        object,
-        Meta(
-            description="Class of your own strategy. The other keys are its arguments.",
-            extra={"absent": "the default strategy"},
-        ),
-    ]
+    http_codes: Annotated[list[int], Meta(extra={"absent": "BACKOFF_HTTP_CODES"})]
+    exceptions: Annotated[list[object], Meta(extra={"absent": "BACKOFF_EXCEPTIONS"})]
+    delay_factor: Annotated[float, Meta(gt=1, extra={"absent": "BACKOFF_DELAY_FACTOR"})]
+    max_delay: Annotated[float, Meta(ge=0, title="s", extra={"absent": "BACKOFF_MAX_DELAY"})]
+    min_delay: Annotated[float, Meta(ge=0, title="s", extra={"absent": "BACKOFF_MIN_DELAY"})]
+    jitter: Annotated[JitterConfig, Meta(extra={"absent": "BACKOFF_JITTER", "range": JITTER_RANGE})]
+    window: Annotated[float, Meta(gt=0, title="s", extra={"absent": "BACKOFF_WINDOW"})]
+    concurrency_factor: Annotated[float, Meta(gt=0, lt=1, extra={"absent": "BACKOFF_CONCURRENCY_FACTOR"})]
+    cls: Annotated[object, Meta(extra={"absent": "the default strategy"})]
 
 
 class RampupConfig(TypedDict, total=False):
-    """A scope's rampup."""
+    """A scope's rampup.
 
+    Attributes:
+        backoff_target: Target number of triggers in each window: a number, or a range in ascending order.
+        delay_factor: A window without triggers multiplies the delay by this.
+        min_delay: Minimum delay of rampup.
+        window: Length of a window. If you set it, the rate does not double at the start.
+    """
+
+    # check_target checks the range: a limited number next to a tuple crashes msgspec 0.22 when it is freed.
     backoff_target: Annotated[
-        # check_target checks the range: a limited number next to a tuple crashes msgspec 0.22 when it is freed.
         float | tuple[float, float],
-        Meta(
-            title="triggers",
-            description="Target number of triggers in each window: a number, or a range in ascending order.",
-            extra={"absent": "RAMPUP_BACKOFF_TARGET", "range": "at least 0, the higher above 0"},
-        ),
+        Meta(title="triggers", extra={"absent": "RAMPUP_BACKOFF_TARGET", "range": "at least 0, the higher above 0"}),
     ]
-    delay_factor: Annotated[
-        float,
-        Meta(
-            gt=0, lt=1, description="A window without triggers multiplies the delay by this.", extra={"absent": "0.8"}
-        ),
-    ]
-    min_delay: Annotated[float, Meta(ge=0, title="s", description="Minimum delay of rampup.", extra={"absent": "0.0"})]
+    delay_factor: Annotated[float, Meta(gt=0, lt=1, extra={"absent": "0.8"})]
+    min_delay: Annotated[float, Meta(ge=0, title="s", extra={"absent": "0.0"})]
     window: Annotated[
-        float,
-        Meta(
-            gt=0,
-            title="s",
-            description="Length of a window. If you set it, the rate does not double at the start.",
-            extra={"absent": "40 to 60 responses, at most the window of the scope's backoff"},
-        ),
+        float, Meta(gt=0, title="s", extra={"absent": "40 to 60 responses, at most the window of the scope's backoff"})
     ]
 
 
 class ScopeConfig(TypedDict, total=False):
-    """One entry of ``THROTTLING_SCOPES``. An absent key leaves the scope's default."""
+    """One entry of ``THROTTLING_SCOPES``. An absent key leaves the scope's default.
+
+    Attributes:
+        concurrency: Maximum number of requests in flight at once.
+        delay: Minimum time between any two sends.
+        delay_per_slot: Minimum time between two sends in one slot.
+        rate: Maximum rate of sends. Any t seconds contain at most t * rate + 2 sends. There is no per-slot delay, and
+            no concurrency limit unless it is set. Jitter moves each send after its time on a grid of 1/rate seconds.
+            After a late send, the next send comes earlier to compensate. Can't be combined with ``delay``.
+        jitter: Jitter of the delays.
+        backoff: Backoff settings of this scope, or ``cls`` and the arguments of that class.
+        rampup: Raise the rate while the server accepts it: true, or a mapping of options.
+        quota: Maximum amount to spend in a window. The amount is the number of requests, unless requests name amounts.
+        window: Length of the quota's window. 0 means that the quota never blocks.
+        sliding: Whether the window slides. Otherwise it starts with the first amount spent.
+        pages: Maximum number of pages in the whole crawl, counted as for CLOSESPIDER_PAGECOUNT. Further requests are
+            dropped and counted as ``pages_filtered``.
+        bandwidth: Average number of bytes per second, as received: headers and bodies, before decompression. After a
+            response, nothing is sent until its bytes are paid for. null means no limit.
+        manager: Scope manager for this scope only.
+        shared: Whether the processes of a job share this scope although its id is a host, because requests to other
+            sites also need it. Scopes whose ids are not hosts are always shared.
+        ignore_robots_txt: Ignore the Crawl-delay of robots.txt for this scope.
+    """
 
     concurrency: Annotated[
-        int,
-        Meta(
-            ge=1,
-            title="requests",
-            description="Maximum number of requests in flight at once.",
-            extra={"absent": "CONCURRENT_REQUESTS_PER_DOMAIN for a host, else no limit"},
-        ),
+        int, Meta(ge=1, title="requests", extra={"absent": "CONCURRENT_REQUESTS_PER_DOMAIN for a host, else no limit"})
     ]
-    delay: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Minimum time between any two sends.",
-            extra={"absent": "DOWNLOAD_DELAY for a host, else 0.0"},
-        ),
-    ]
+    delay: Annotated[float, Meta(ge=0, title="s", extra={"absent": "DOWNLOAD_DELAY for a host, else 0.0"})]
     delay_per_slot: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Minimum time between two sends in one slot.",
-            extra={"absent": "DOWNLOAD_DELAY_PER_SLOT for a host, else 0.0"},
-        ),
+        float, Meta(ge=0, title="s", extra={"absent": "DOWNLOAD_DELAY_PER_SLOT for a host, else 0.0"})
     ]
-    rate: Annotated[
-        float,
-        Meta(
-            gt=0,
-            title="requests/s",
-            description="Maximum rate of sends. Any t seconds contain at most t * rate + 2 sends. There is no "
-            "per-slot delay, and no concurrency limit unless it is set. Jitter moves each send after its time on a "
-            "grid of 1/rate seconds. After a late send, the next send comes earlier to compensate. Can't be combined "
-            "with `delay`.",
-            extra={"absent": "no rate"},
-        ),
-    ]
-    jitter: Annotated[
-        JitterConfig,
-        Meta(
-            description="Jitter of the delays.",
-            extra={"absent": "RANDOMIZE_DOWNLOAD_DELAY", "range": JITTER_RANGE},
-        ),
-    ]
-    backoff: Annotated[
-        dict[str, Any],
-        Meta(
-            description="Backoff settings of this scope, or `cls` and the arguments of that class.",
-            extra={"absent": "the settings of backoff", "keys": BackoffConfig},
-        ),
-    ]
-    rampup: Annotated[
-        bool | dict[str, Any],
-        Meta(
-            description="Raise the rate while the server accepts it: true, or a mapping of options.",
-            extra={"absent": "false", "keys": RampupConfig},
-        ),
-    ]
-    quota: Annotated[
-        float,
-        Meta(
-            gt=0,
-            title="your unit",
-            description="Maximum amount to spend in a window. The amount is the number of requests, unless requests "
-            "name amounts.",
-            extra={"absent": "no quota"},
-        ),
-    ]
-    window: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Length of the quota's window. 0 means that the quota never blocks.",
-            extra={"absent": "THROTTLING_WINDOW"},
-        ),
-    ]
-    sliding: Annotated[
-        bool,
-        Meta(
-            description="Whether the window slides. Otherwise it starts with the first amount spent.",
-            extra={"absent": "false"},
-        ),
-    ]
-    pages: Annotated[
-        int,
-        Meta(
-            ge=1,
-            title="pages",
-            description="Maximum number of pages in the whole crawl, counted as for CLOSESPIDER_PAGECOUNT. Further "
-            "requests are dropped and counted as `pages_filtered`.",
-            extra={"absent": "PAGES_PER_DOMAIN for a host, else no limit"},
-        ),
-    ]
-    bandwidth: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(
-            title="bytes/s",
-            description="Average number of bytes per second, as received: headers and bodies, before decompression. "
-            "After a response, nothing is sent until its bytes are paid for. null means no limit.",
-            extra={"absent": "no limit"},
-        ),
-    ]
-    manager: Annotated[
-        object,
-        Meta(description="Scope manager for this scope only.", extra={"absent": "THROTTLING_SCOPE_MANAGER"}),
-    ]
-    shared: Annotated[
-        bool,
-        Meta(
-            description="Whether the processes of a job share this scope although its id is a host, because requests "
-            "to other sites also need it. Scopes whose ids are not hosts are always shared.",
-            extra={"absent": "false"},
-        ),
-    ]
-    ignore_robots_txt: Annotated[
-        bool, Meta(description="Ignore the Crawl-delay of robots.txt for this scope.", extra={"absent": "false"})
-    ]
+    rate: Annotated[float, Meta(gt=0, title="requests/s", extra={"absent": "no rate"})]
+    jitter: Annotated[JitterConfig, Meta(extra={"absent": "RANDOMIZE_DOWNLOAD_DELAY", "range": JITTER_RANGE})]
+    backoff: Annotated[dict[str, Any], Meta(extra={"absent": "the settings of backoff", "keys": BackoffConfig})]
+    rampup: Annotated[bool | dict[str, Any], Meta(extra={"absent": "false", "keys": RampupConfig})]
+    quota: Annotated[float, Meta(gt=0, title="your unit", extra={"absent": "no quota"})]
+    window: Annotated[float, Meta(ge=0, title="s", extra={"absent": "THROTTLING_WINDOW"})]
+    sliding: Annotated[bool, Meta(extra={"absent": "false"})]
+    pages: Annotated[int, Meta(ge=1, title="pages", extra={"absent": "PAGES_PER_DOMAIN for a host, else no limit"})]
+    bandwidth: Annotated[Annotated[float, Meta(gt=0)] | None, Meta(title="bytes/s", extra={"absent": "no limit"})]
+    manager: Annotated[object, Meta(extra={"absent": "THROTTLING_SCOPE_MANAGER"})]
+    shared: Annotated[bool, Meta(extra={"absent": "false"})]
+    ignore_robots_txt: Annotated[bool, Meta(extra={"absent": "false"})]
 
 
 def check_scope(config: object, path: str) -> ScopeConfig:

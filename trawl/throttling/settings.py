@@ -38,224 +38,106 @@ def _default_exceptions() -> list[object]:
 
 
 class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """Speed, and what reduces it."""
+    """Speed, and what reduces it.
 
-    concurrent_requests: Annotated[
-        int,
-        Meta(
-            ge=0,
-            title="requests",
-            description="Maximum number of requests in flight at once in the whole crawl. 0 disables the limit.",
-        ),
-    ] = 16
-    concurrent_requests_per_domain: Annotated[
-        int,
-        Meta(
-            ge=1,
-            title="requests",
-            description="Maximum number of requests in flight at once to one host: its number of slots.",
-        ),
-    ] = 1
-    concurrent_requests_per_ip: Annotated[
-        int,
-        Meta(
-            ge=0,
-            title="requests",
-            description="Above 0: throttle by resolved address instead of host, with at most this many requests in "
-            "flight at once to each address. 0 throttles by host.",
-        ),
-    ] = 0
-    pages_per_domain: Annotated[
-        int,
-        Meta(
-            ge=0,
-            title="pages",
-            description="Maximum number of pages of one host in the whole crawl, counted as for "
-            "CLOSESPIDER_PAGECOUNT. Further requests to the host are dropped and counted as `pages_filtered`. 0 "
-            "disables the limit.",
-        ),
-    ] = 0
-    download_delay: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Minimum time between any two sends to one host, in any slot. 0 disables the delay.",
-        ),
-    ] = 1.0
-    download_delay_per_slot: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Minimum time between two sends in one slot, from the earlier send. 0 disables the delay.",
-        ),
-    ] = 1.0
-    randomize_download_delay: Annotated[
-        JitterConfig,
-        Meta(
-            description="Jitter of the delays. true draws from ±50 %, false is exact, x draws from ±x, and a pair "
-            "[lo, hi] is relative to the delay: [-0.1, 0.3] draws between 0.9 and 1.3 times the delay. A Crawl-delay "
-            "is only lengthened.",
-            extra={"range": JITTER_RANGE},
-        ),
-    ] = True
-    throttling_scopes: Annotated[
-        dict[str, ScopeConfig],
-        Meta(description="Limits of single scopes. Each scope id has a mapping of keys that replace its defaults."),
-    ] = msgspec.field(default_factory=dict)
-    throttling_manager: Annotated[
-        object,
-        Meta(
-            description="Class, or its import path, that names the scopes of each request and the responses that "
-            "cause backoff."
-        ),
-    ] = "trawl.throttling.ThrottlingManager"
-    throttling_scope_manager: Annotated[
-        object, Meta(description="Class, or its import path. Each scope gets one instance.")
-    ] = "trawl.throttling.ThrottlingScopeManager"
-    throttling_window: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Window of a quota whose scope sets no window. 0 means that such a quota never blocks.",
-        ),
-    ] = 60.0
-    throttling_robotstxt_obey: Annotated[
-        bool, Meta(description="Obey the Crawl-delay in a host's robots.txt. Needs ROBOTSTXT_OBEY.")
-    ] = True
-    throttling_robotstxt_max_delay: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Maximum Crawl-delay. A longer one is reduced to this, with one warning. 0 ignores every "
-            "Crawl-delay.",
-        ),
-    ] = 60.0
-    throttling_ratelimit_obey: Annotated[
-        bool,
-        Meta(
-            description="If the `RateLimit` or `X-RateLimit-*` headers of a good response name the remaining requests "
-            "and a reset time, spread these requests over the time until then. False: such headers are only obeyed on "
-            "refusals."
-        ),
-    ] = True
-    throttling_ratelimit_max_delay: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Maximum delay that results from these headers of good responses. A longer delay is reduced "
-            "to this. 0 ignores the headers.",
-        ),
-    ] = 60.0
-    throttling_shared: Annotated[
-        bool,
-        Meta(
-            description="Share scopes with other crawls in the same event loop, as in `trawl crawl A B`. Two crawls "
-            "of one site then keep one limit together. If their settings differ, the stricter ones apply. Some scopes "
-            "are not shared: scopes with `pages` or with their own manager, scopes with a `quota` in a crawl with "
-            "JOB_DIR, and all scopes of a job in a server. False gives the crawl its own scopes.",
-        ),
-    ] = True
-    throttling_scope_limit: Annotated[
-        int,
-        Meta(
-            ge=1,
-            title="scopes",
-            description="Maximum number of scopes in memory. If there are more, the scopes that were idle longest are "
-            "forgotten.",
-        ),
-    ] = 100_000
-    throttling_scope_max_idle: Annotated[
-        float, Meta(ge=0, title="s", description="Idle time after which a scope is forgotten.")
-    ] = 3600.0
-    delayed_requests_warn_threshold: Annotated[
-        int,
-        Meta(ge=0, title="requests", description="Warn once when this many direct fetches wait for a scope at once."),
-    ] = 500
+    Attributes:
+        concurrent_requests: Maximum number of requests in flight at once in the whole crawl. 0 disables the limit.
+        concurrent_requests_per_domain: Maximum number of requests in flight at once to one host: its number of slots.
+        concurrent_requests_per_ip: Above 0: throttle by resolved address instead of host, with at most this many
+            requests in flight at once to each address. 0 throttles by host.
+        pages_per_domain: Maximum number of pages of one host in the whole crawl, counted as for CLOSESPIDER_PAGECOUNT.
+            Further requests to the host are dropped and counted as ``pages_filtered``. 0 disables the limit.
+        download_delay: Minimum time between any two sends to one host, in any slot. 0 disables the delay.
+        download_delay_per_slot: Minimum time between two sends in one slot, from the earlier send. 0 disables the
+            delay.
+        randomize_download_delay: Jitter of the delays. true draws from ±50 %, false is exact, x draws from ±x, and a
+            pair [lo, hi] is relative to the delay: [-0.1, 0.3] draws between 0.9 and 1.3 times the delay. A Crawl-delay
+            is only lengthened.
+        throttling_scopes: Limits of single scopes. Each scope id has a mapping of keys that replace its defaults.
+        throttling_manager: Class, or its import path, that names the scopes of each request and the responses that
+            cause backoff.
+        throttling_scope_manager: Class, or its import path. Each scope gets one instance.
+        throttling_window: Window of a quota whose scope sets no window. 0 means that such a quota never blocks.
+        throttling_robotstxt_obey: Obey the Crawl-delay in a host's robots.txt. Needs ROBOTSTXT_OBEY.
+        throttling_robotstxt_max_delay: Maximum Crawl-delay. A longer one is reduced to this, with one warning. 0
+            ignores every Crawl-delay.
+        throttling_ratelimit_obey: If the ``RateLimit`` or ``X-RateLimit-*`` headers of a good response name the
+            remaining requests and a reset time, spread these requests over the time until then. False: such headers are
+            only obeyed on refusals.
+        throttling_ratelimit_max_delay: Maximum delay that results from these headers of good responses. A longer delay
+            is reduced to this. 0 ignores the headers.
+        throttling_shared: Share scopes with other crawls in the same event loop, as in ``trawl crawl A B``. Two crawls
+            of one site then keep one limit together. If their settings differ, the stricter ones apply. Some scopes are
+            not shared: scopes with ``pages`` or with their own manager, scopes with a ``quota`` in a crawl with
+            JOB_DIR, and all scopes of a job in a server. False gives the crawl its own scopes.
+        throttling_scope_limit: Maximum number of scopes in memory. If there are more, the scopes that were idle longest
+            are forgotten.
+        throttling_scope_max_idle: Idle time after which a scope is forgotten.
+        delayed_requests_warn_threshold: Warn once when this many direct fetches wait for a scope at once.
+        backoff_http_codes: Status codes that trigger backoff. A refusal (neither 2xx nor a redirect) with any other
+            status code also triggers it if it names a time to retry, with Retry-After, or with no requests remaining
+            and a reset time.
+        backoff_exceptions: Exceptions that trigger backoff: classes or import paths.
+        backoff_delay_factor: Each backoff step multiplies the delay by this.
+        backoff_max_delay: Maximum delay of backoff, and maximum wait that a response header may request.
+        backoff_min_delay: Minimum delay during backoff.
+        backoff_jitter: Jitter during backoff, which replaces every download jitter. It also lengthens waits that a
+            server requests. 0 or false disables it. Only its part above 0 counts: 0.1 makes intervals up to 10 %
+            longer.
+        backoff_window: Time without triggers after a good response that undoes one backoff step.
+        backoff_concurrency_factor: At the maximum delay, each further step multiplies the concurrency by this.
+        backoff_give_up_after: End the pending requests of a scope that gave no good response for this long since its
+            first trigger. A time that the server named must pass first, up to a day, at most ten times in a row.
+            Waiting for a used-up quota does not count. The errbacks of the requests are called, and a job keeps the
+            requests (``JOB_KEEP_GIVEN_UP``).
+        rampup_backoff_target: Target number of triggers in each window of a scope with rampup: a number, or a range
+            such as [1, 3].
+        autothrottle_enabled: Adjust each host's delay to its latency.
+        autothrottle_start_delay: Initial delay of a host, or DOWNLOAD_DELAY if that is longer.
+        autothrottle_max_delay: Maximum delay that AutoThrottle sets.
+        autothrottle_target_concurrency: Average number of requests to have in flight to one host. A target, not a
+            limit.
+        autothrottle_debug: Log one line for each response that adjusts a delay.
+    """
 
-    backoff_http_codes: Annotated[
-        list[int],
-        Meta(
-            description="Status codes that trigger backoff. A refusal (neither 2xx nor a redirect) with any other "
-            "status code also triggers it if it names a time to retry, with Retry-After, or with no requests "
-            "remaining and a reset time.",
-        ),
-    ] = msgspec.field(default_factory=_default_codes)
-    backoff_exceptions: Annotated[
-        list[object], Meta(description="Exceptions that trigger backoff: classes or import paths.")
-    ] = msgspec.field(default_factory=_default_exceptions)
-    backoff_delay_factor: Annotated[
-        float, Meta(gt=1, description="Each backoff step multiplies the delay by this.")
-    ] = 2.0
-    backoff_max_delay: Annotated[
-        float,
-        Meta(
-            ge=0,
-            title="s",
-            description="Maximum delay of backoff, and maximum wait that a response header may request.",
-        ),
-    ] = 300.0
-    backoff_min_delay: Annotated[float, Meta(ge=0, title="s", description="Minimum delay during backoff.")] = 1.0
-    backoff_jitter: Annotated[
-        JitterConfig,
-        Meta(
-            description="Jitter during backoff, which replaces every download jitter. It also lengthens waits that a "
-            "server requests. 0 or false disables it. Only its part above 0 counts: 0.1 makes intervals up to 10 % "
-            "longer.",
-            extra={"range": JITTER_RANGE},
-        ),
-    ] = 0.1
-    backoff_window: Annotated[
-        float,
-        Meta(gt=0, title="s", description="Time without triggers after a good response that undoes one backoff step."),
-    ] = 60.0
-    backoff_concurrency_factor: Annotated[
-        float,
-        Meta(gt=0, lt=1, description="At the maximum delay, each further step multiplies the concurrency by this."),
-    ] = 0.5
-    backoff_give_up_after: Annotated[
-        float,
-        Meta(
-            gt=0,
-            title="s",
-            description="End the pending requests of a scope that gave no good response for this long since its first "
-            "trigger. A time that the server named must pass first, up to a day, at most ten times in a row. "
-            "Waiting for a used-up quota does not count. The errbacks of the requests are called, and a job keeps "
-            "the requests (`JOB_KEEP_GIVEN_UP`).",
-        ),
-    ] = 900.0
+    concurrent_requests: Annotated[int, Meta(ge=0, title="requests")] = 16
+    concurrent_requests_per_domain: Annotated[int, Meta(ge=1, title="requests")] = 1
+    concurrent_requests_per_ip: Annotated[int, Meta(ge=0, title="requests")] = 0
+    pages_per_domain: Annotated[int, Meta(ge=0, title="pages")] = 0
+    download_delay: Annotated[float, Meta(ge=0, title="s")] = 1.0
+    download_delay_per_slot: Annotated[float, Meta(ge=0, title="s")] = 1.0
+    randomize_download_delay: Annotated[JitterConfig, Meta(extra={"range": JITTER_RANGE})] = True
+    throttling_scopes: dict[str, ScopeConfig] = msgspec.field(default_factory=dict)
+    throttling_manager: object = "trawl.throttling.ThrottlingManager"
+    throttling_scope_manager: object = "trawl.throttling.ThrottlingScopeManager"
+    throttling_window: Annotated[float, Meta(ge=0, title="s")] = 60.0
+    throttling_robotstxt_obey: bool = True
+    throttling_robotstxt_max_delay: Annotated[float, Meta(ge=0, title="s")] = 60.0
+    throttling_ratelimit_obey: bool = True
+    throttling_ratelimit_max_delay: Annotated[float, Meta(ge=0, title="s")] = 60.0
+    throttling_shared: bool = True
+    throttling_scope_limit: Annotated[int, Meta(ge=1, title="scopes")] = 100_000
+    throttling_scope_max_idle: Annotated[float, Meta(ge=0, title="s")] = 3600.0
+    delayed_requests_warn_threshold: Annotated[int, Meta(ge=0, title="requests")] = 500
+
+    backoff_http_codes: list[int] = msgspec.field(default_factory=_default_codes)
+    backoff_exceptions: list[object] = msgspec.field(default_factory=_default_exceptions)
+    backoff_delay_factor: Annotated[float, Meta(gt=1)] = 2.0
+    backoff_max_delay: Annotated[float, Meta(ge=0, title="s")] = 300.0
+    backoff_min_delay: Annotated[float, Meta(ge=0, title="s")] = 1.0
+    backoff_jitter: Annotated[JitterConfig, Meta(extra={"range": JITTER_RANGE})] = 0.1
+    backoff_window: Annotated[float, Meta(gt=0, title="s")] = 60.0
+    backoff_concurrency_factor: Annotated[float, Meta(gt=0, lt=1)] = 0.5
+    backoff_give_up_after: Annotated[float, Meta(gt=0, title="s")] = 900.0
     rampup_backoff_target: Annotated[
-        float | tuple[float, float],
-        Meta(
-            title="triggers",
-            description="Target number of triggers in each window of a scope with rampup: a number, or a range such "
-            "as [1, 3].",
-            extra={"range": "at least 0, the higher above 0"},
-        ),
+        float | tuple[float, float], Meta(title="triggers", extra={"range": "at least 0, the higher above 0"})
     ] = 1
 
-    autothrottle_enabled: Annotated[bool, Meta(description="Adjust each host's delay to its latency.")] = False
-    autothrottle_start_delay: Annotated[
-        float, Meta(ge=0, title="s", description="Initial delay of a host, or DOWNLOAD_DELAY if that is longer.")
-    ] = 5.0
-    autothrottle_max_delay: Annotated[
-        float, Meta(ge=0, title="s", description="Maximum delay that AutoThrottle sets.")
-    ] = 60.0
-    autothrottle_target_concurrency: Annotated[
-        float,
-        Meta(
-            gt=0,
-            title="requests",
-            description="Average number of requests to have in flight to one host. A target, not a limit.",
-        ),
-    ] = 1.0
-    autothrottle_debug: Annotated[bool, Meta(description="Log one line for each response that adjusts a delay.")] = (
-        False
-    )
+    autothrottle_enabled: bool = False
+    autothrottle_start_delay: Annotated[float, Meta(ge=0, title="s")] = 5.0
+    autothrottle_max_delay: Annotated[float, Meta(ge=0, title="s")] = 60.0
+    autothrottle_target_concurrency: Annotated[float, Meta(gt=0, title="requests")] = 1.0
+    autothrottle_debug: bool = False
 
     def __post_init__(self) -> None:
         """Check what the type of a single field can't: entries of mappings, import paths, combinations of values."""

@@ -81,107 +81,55 @@ class BindAddress:
 
 
 class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """Time limits, sizes, TLS, name lookups, compression and WARC files."""
+    """Time limits, sizes, TLS, name lookups, compression and WARC files.
 
-    download_timeout: Annotated[
-        float,
-        Meta(
-            gt=0,
-            title="s",
-            description="Maximum time for one request, from connecting to the last byte. Meta `download_timeout` "
-            "overrides it.",
-        ),
-    ] = 180.0
-    download_connect_timeout: Annotated[
-        float, Meta(gt=0, title="s", description="Maximum time for opening a connection, including the TLS handshake.")
-    ] = 30.0
-    download_read_timeout: Annotated[
-        float,
-        Meta(gt=0, title="s", description="Maximum time during which a server sends nothing, or accepts nothing."),
-    ] = 60.0
-    download_maxsize: Annotated[
-        int,
-        Meta(
-            ge=0,
-            title="bytes",
-            description="Maximum size of a body, as sent and after decompression; a larger one is an error. 0 disables "
-            "the limit. Meta `download_maxsize` overrides it.",
-        ),
-    ] = 1_073_741_824
-    download_warnsize: Annotated[
-        int,
-        Meta(
-            ge=0,
-            title="bytes",
-            description="Log a warning for a larger body. 0 disables the warning. Meta `download_warnsize` overrides "
-            "it.",
-        ),
-    ] = 33_554_432
-    download_fail_on_dataloss: Annotated[
-        bool,
-        Meta(
-            description="Treat a body that ends early as an error. If False, the response has the flag `dataloss` and "
-            "the received part. Meta `download_fail_on_dataloss` overrides it. A body without a length that came over "
-            "TLS and did not end with TLS's `close_notify` always has the flag, because it may be truncated."
-        ),
-    ] = True
-    download_verify_certificates: Annotated[
-        bool,
-        Meta(
-            description="Refuse a server whose certificate is expired, belongs to another host, or is not signed by a "
-            "known authority."
-        ),
-    ] = True
-    allow_private_addresses: Annotated[
-        bool | None,
-        Meta(
-            description="Allow connections to loopback, private, link-local and other addresses that are not public. "
-            "None: allow them if a start URL names such an address itself."
-        ),
-    ] = None
-    download_keepalive_timeout: Annotated[
-        float, Meta(ge=0, title="s", description="Keep an idle connection for this long. 0 closes it at once.")
-    ] = 30.0
-    download_bind_address: Annotated[
-        str | tuple[str, int] | None,
-        Meta(
-            description="Local address, or address and port, of connections, including connections to proxies. "
-            "None: the system chooses. Name lookups do not use it. Meta `bindaddress` overrides it."
-        ),
-    ] = None
-    dns_resolver: Annotated[
-        Literal["system", "dnspython"],
-        Meta(
-            description="How names are looked up. `system`: by the system, in threads, with a cache of one minute. "
-            "`dnspython`: without threads, with a cache for the TTL of the DNS response; needs the `dns` extra."
-        ),
-    ] = "system"
-    http2_enabled: Annotated[
-        bool,
-        Meta(
-            description="Offer HTTP/2 to `https` servers; needs the `http2` extra. HTTP/1.1 takes less processor time."
-        ),
-    ] = False
-    compression_enabled: Annotated[
-        bool, Meta(description="Request compressed bodies and decompress them. If False, bodies stay as sent.")
-    ] = True
-    warc_file: Annotated[
-        str,
-        Meta(
-            description="Write all traffic to WARC files: `crawl.warc.gz` makes `crawl-00001.warc.gz` and so on; "
-            "existing files are not changed. Empty: no files. Needs the `warc` extra."
-        ),
-    ] = ""
-    warc_max_bytes: Annotated[
-        int, Meta(gt=0, title="bytes", description="Size of a WARC file at which the next one is started.")
-    ] = 1_000_000_000
+    Attributes:
+        download_timeout: Maximum time for one request, from connecting to the last byte. Meta ``download_timeout``
+            overrides it.
+        download_connect_timeout: Maximum time for opening a connection, including the TLS handshake.
+        download_read_timeout: Maximum time during which a server sends nothing, or accepts nothing.
+        download_maxsize: Maximum size of a body, as sent and after decompression; a larger one is an error. 0 disables
+            the limit. Meta ``download_maxsize`` overrides it.
+        download_warnsize: Log a warning for a larger body. 0 disables the warning. Meta ``download_warnsize`` overrides
+            it.
+        download_fail_on_dataloss: Treat a body that ends early as an error. If False, the response has the flag
+            ``dataloss`` and the received part. Meta ``download_fail_on_dataloss`` overrides it. A body without a length
+            that came over TLS and did not end with TLS's ``close_notify`` always has the flag, because it may be
+            truncated.
+        download_verify_certificates: Refuse a server whose certificate is expired, belongs to another host, or is not
+            signed by a known authority.
+        allow_private_addresses: Allow connections to loopback, private, link-local and other addresses that are not
+            public. None: allow them if a start URL names such an address itself.
+        download_keepalive_timeout: Keep an idle connection for this long. 0 closes it at once.
+        download_bind_address: Local address, or address and port, of connections, including connections to proxies.
+            None: the system chooses. Name lookups do not use it. Meta ``bindaddress`` overrides it.
+        dns_resolver: How names are looked up. ``system``: by the system, in threads, with a cache of one minute.
+            ``dnspython``: without threads, with a cache for the TTL of the DNS response; needs the ``dns`` extra.
+        http2_enabled: Offer HTTP/2 to ``https`` servers; needs the ``http2`` extra. HTTP/1.1 takes less processor time.
+        compression_enabled: Request compressed bodies and decompress them. If False, bodies stay as sent.
+        warc_file: Write all traffic to WARC files: ``crawl.warc.gz`` makes ``crawl-00001.warc.gz`` and so on; existing
+            files are not changed. Empty: no files. Needs the ``warc`` extra.
+        warc_max_bytes: Size of a WARC file at which the next one is started.
+        warc_bodies: Write the bodies of responses to WARC files. If False, only those of robots.txt are written.
+    """
 
-    warc_bodies: Annotated[
-        bool,
-        Meta(
-            description="Write the bodies of responses to WARC files. If False, only those of robots.txt are written."
-        ),
-    ] = True
+    download_timeout: Annotated[float, Meta(gt=0, title="s")] = 180.0
+    download_connect_timeout: Annotated[float, Meta(gt=0, title="s")] = 30.0
+    download_read_timeout: Annotated[float, Meta(gt=0, title="s")] = 60.0
+    download_maxsize: Annotated[int, Meta(ge=0, title="bytes")] = 1_073_741_824
+    download_warnsize: Annotated[int, Meta(ge=0, title="bytes")] = 33_554_432
+    download_fail_on_dataloss: bool = True
+    download_verify_certificates: bool = True
+    allow_private_addresses: bool | None = None
+    download_keepalive_timeout: Annotated[float, Meta(ge=0, title="s")] = 30.0
+    download_bind_address: str | tuple[str, int] | None = None
+    dns_resolver: Literal["system", "dnspython"] = "system"
+    http2_enabled: bool = False
+    compression_enabled: bool = True
+    warc_file: str = ""
+    warc_max_bytes: Annotated[int, Meta(gt=0, title="bytes")] = 1_000_000_000
+
+    warc_bodies: bool = True
 
     def __post_init__(self) -> None:
         """Check ``download_bind_address``."""
