@@ -13,6 +13,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -134,8 +135,8 @@ _NOT_OFFSITE = "download() also fetches from sites outside allowed_domains; in S
 _NAME_OF_ERROR = "errors have other names and messages in trawl: for example, CannotResolveHostError is NameNotResolved"
 
 _ONE_ITEM = (
-    "{name} is yielded again with new values: each record has its own values; in Scrapy, later values may replace "
-    "those of earlier records. Create the item inside the loop"
+    "{name} may be yielded several times with new values: each record has its own values; in Scrapy, later values may "
+    "replace those of earlier records. Create the item inside the loop"
 )
 
 _HOOKS = ("from_crawler", "parse", "process_", "spider_opened", "start")
@@ -285,6 +286,7 @@ class _Reader(ast.NodeVisitor):
         }
         self._foreign = foreign_names(nodes)
         self._patterns = _assigned(nodes, _is_pattern_of_bytes)
+        self._requests = {"request"} | _assigned(nodes, _is_request)
         self._proxies = set(map(id, _proxies(nodes)))
         self._values: set[str] = set()
         self._function = ""
@@ -334,10 +336,14 @@ class _Reader(ast.NodeVisitor):
 
     def visit_For(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
         """Look for one item that a loop changes and yields several times."""
-        nodes = list(own_nodes(node))
-        bound = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        names = [each for each in own_nodes(node) if isinstance(each, ast.Name)]
+        nodes = list(own_nodes(ast.Module(node.body, [])))
+        bound = {each.id for each in names if isinstance(each.ctx, ast.Store)} | self._requests
         changed = {name for each in nodes if (name := _changed(each))} - bound
+        last = {id(each) for part in (ast.Module(node.body, []), *nodes) for each in _last_yields(part)}
         for each in nodes:
+            if id(each) in last:
+                continue
             if isinstance(each, ast.Yield) and isinstance(each.value, ast.Name) and each.value.id in changed:
                 finding = (each.lineno, _ONE_ITEM.format(name=each.value.id), False, ())
                 if finding not in self.found:  # an outer loop may have reported it
@@ -540,11 +546,23 @@ def _is_text(node: ast.expr | None, text: str) -> bool:
 
 
 def _changed(node: ast.AST) -> str:
-    """Return the variable of which this sets a key or an attribute, or calls ``update()``; otherwise ""."""
+    """Return the name of the variable whose key or attribute the node sets, or whose ``update`` it names; or ""."""
     if not isinstance(node, ast.Subscript | ast.Attribute) or not isinstance(node.value, ast.Name):
         return ""
     is_changed = isinstance(node.ctx, ast.Store) or (isinstance(node, ast.Attribute) and node.attr == "update")
     return node.value.id if is_changed else ""
+
+
+def _last_yields(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield each expression statement of a block that is directly before a ``return`` or a ``break``."""
+    for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+        for each, after in pairwise(block if isinstance(block, list) else ()):
+            if isinstance(each, ast.Expr) and isinstance(after, ast.Return | ast.Break):
+                yield each.value
+
+
+def _is_request(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in REQUESTS | {"follow", "replace"}
 
 
 def _is_none(node: ast.expr) -> bool:

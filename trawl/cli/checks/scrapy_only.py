@@ -251,7 +251,8 @@ def asyncio_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def plugin_meta_uses(tree: ast.AST) -> Iterator[Finding]:
     """Yield a finding for each key of meta that only a package for Scrapy obeys.
 
-    The code need not be changed if the same meta also has ``browser``, because then it is for both.
+    The code need not be changed if the same meta also has ``browser``, because then it is for both. A part of it that
+    is another variable (``**shared``) may have this key.
     """
     nodes = list(ast.walk(tree))
     given = [each.value for each in nodes if isinstance(each, ast.keyword) and each.arg == "meta"]
@@ -265,8 +266,12 @@ def plugin_meta_uses(tree: ast.AST) -> Iterator[Finding]:
         for keys in found.values():
             for key, line in keys.items():
                 if key in PLUGIN_META:
-                    yield line, f"meta {key} has no effect; {PLUGIN_META[key]}", "browser" not in keys, ()
+                    is_wrong = "browser" not in keys and _UNKNOWN not in keys
+                    yield line, f"meta {key} has no effect; {PLUGIN_META[key]}", is_wrong, ()
 
+
+_UNKNOWN = "**"
+"""Stands for the unknown keys of another variable."""
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
@@ -295,24 +300,32 @@ def _parts_of_meta(node: ast.AST, names: Collection[str], function: str) -> Iter
             if last_name(target) in names:
                 yield ast.unparse(target), node.value
             elif isinstance(target, ast.Subscript) and last_name(target.value) in names:
-                yield ast.unparse(target.value), target.slice
+                yield ast.unparse(target.value), target
 
 
 def _keys(node: ast.AST) -> dict[str, int]:
-    """Return the keys of the dicts that an expression is made of, with their lines."""
-    if isinstance(node, ast.Constant):
-        return {node.value: node.lineno} if isinstance(node.value, str) else {}
+    """Return the keys of the dicts that an expression is made of, or that a node sets, with their lines."""
     parts: list[ast.AST] = []
+    keys: list[ast.expr] = []
+    opened: list[ast.expr] = []
+    found: dict[str, int] = {}
     if isinstance(node, ast.Dict):
-        pairs = zip(node.keys, node.values, strict=True)
-        parts = [value if key is None else key for key, value in pairs]
-    elif isinstance(node, ast.Call) and last_name(node.func) in {"dict", "setdefault", "update"}:
-        parts = [*node.args[:1], *node.keywords]
-    elif isinstance(node, ast.keyword):
-        return {node.arg: node.lineno} if node.arg else _keys(node.value)
+        keys = [key for key in node.keys if key is not None]
+        opened = [value for key, value in zip(node.keys, node.values, strict=True) if key is None]
+    elif isinstance(node, ast.Call) and last_name(node.func) == "setdefault":
+        keys = node.args[:1]
+    elif isinstance(node, ast.Call) and last_name(node.func) in {"dict", "update"}:
+        parts = [*node.args[:1]]
+        opened = [each.value for each in node.keywords if each.arg is None]
+        found = {each.arg: each.lineno for each in node.keywords if each.arg}
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        keys = [node.slice]
     elif isinstance(node, ast.BinOp | ast.BoolOp | ast.IfExp):
         parts = list(ast.iter_child_nodes(node))
-    return {key: line for part in parts for key, line in _keys(part).items()}
+    found |= {key.value: key.lineno for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+    if any(last_name(each) not in {"", "meta"} for each in opened):
+        found[_UNKNOWN] = 0
+    return found | {key: line for part in (*parts, *opened) for key, line in _keys(part).items()}
 
 
 def last_name(node: ast.AST | None) -> str:
