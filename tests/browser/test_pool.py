@@ -42,7 +42,7 @@ async def test_three_browsers_that_end_at_the_start_are_enough() -> None:
             async with browsers.open_page(Opening(ask=ask)):
                 pass
         nursery.cancel_scope.cancel()
-    assert browsers.launched == browsers.open == 0
+    assert browsers.launched == 0
 
 
 async def test_the_last_output_of_a_browser_that_does_not_start_is_in_the_error(tmp_path: Path) -> None:

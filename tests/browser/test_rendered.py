@@ -841,3 +841,79 @@ def test_a_callback_that_holds_the_only_tab_may_open_more_pages() -> None:
                 yield {"urls": [await first.url(), await second.url(), rendered.url]}
 
     assert simulate(Holds, shop(3)).items == [{"urls": [f"{A}/0", f"{A}/1", f"{A}/0"]}]
+
+
+class Holds(trawl.Spider):
+    """Opens two pages in each callback, and fetches two more meanwhile."""
+
+    name = "holds"
+    custom_settings = {**EXACT, "DOWNLOAD_DELAY": 0, "DOWNLOAD_DELAY_PER_SLOT": 0, "BROWSER_PAGES": 2}
+
+    async def start(self) -> Any:
+        for n in range(3):
+            yield Request(f"{A}/{n}", self.hold)
+        for n in range(3, 6):  # they wait for tabs in front of the fetches
+            yield Request(f"{A}/{n}", meta={"browser": True})
+
+    async def hold(self, response: Response) -> Any:
+        found: list[str | None] = []
+
+        async def fetch(n: int) -> None:
+            page = await self.fetch(Request(f"{A}/{n}", meta={"browser": {"run": "act"}}, dont_filter=True))
+            found.append(page.css(".item::text").get())
+
+        async with self.crawl.open_page(response), self.crawl.open_page(response), trio.open_nursery() as nursery:
+            nursery.start_soon(fetch, 6)
+            nursery.start_soon(fetch, 7)
+        yield {"found": sorted(map(str, found))}
+
+    async def act(self, page: Any) -> None:
+        await self.fetch(Request(f"{A}/8", meta={"browser": True}, dont_filter=True))
+
+    def parse(self, response: Response) -> Any:
+        yield {"flags": response.flags}
+
+
+@pytest.mark.parametrize("extra", [{}, {"DOWNLOADER_MIDDLEWARES": {passing: 560}}])
+@pytest.mark.parametrize("tabs", [1, 2, 6])
+def test_a_task_that_holds_all_tabs_may_fetch_further_pages(tabs: int, extra: Mapping[str, Any]) -> None:
+    sim = simulate(Holds, shop(9), {"BROWSER_PAGES": tabs, **extra})
+    assert sorted(sim.items, key=str) == [{"flags": ["browser"]}] * 3 + [{"found": ["6", "7"]}] * 3
+    assert sim.stats["browser/page_count"] == 15
+
+
+def test_the_fetches_of_a_task_that_holds_tabs_get_one_more_tab_at_a_time() -> None:
+    opened: list[int] = []
+
+    class Watched(Holds):
+        async def act(self, page: Any) -> None:
+            opened.append(self.crawl.status().browser.open)
+            await trio.sleep(10.0)
+
+    simulate(Watched, shop(9), {"BROWSER_PAGES": 1})
+    assert opened == [3] * 6  # with the two open pages of a callback
+
+
+def test_the_middleware_of_a_page_or_of_its_requests_may_fetch_another_page() -> None:
+    crawls: list[Any] = []
+
+    class Starts(Shop):
+        pages = 2
+
+        async def start(self) -> Any:
+            crawls.append(self.crawl)
+            async for request in super().start():
+                yield request
+
+    def fetching(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            outcome = await fetch(request)
+            if request.url in (f"{A}/0", f"{A}/api/1"):  # a page, and a request of a page
+                await crawls[0].fetch(Request(f"{A}/2", meta={"browser": True}))
+            return outcome
+
+        return send
+
+    sim = simulate(Starts, shop(), {"BROWSER_PAGES": 1, "DOWNLOADER_MIDDLEWARES": {fetching: 300}})
+    assert [item["items"] for item in sim.items] == [["0", "more"], ["1", "more"]]
+    assert sim.stats["browser/page_count"] == 4

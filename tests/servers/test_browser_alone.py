@@ -176,7 +176,6 @@ async def test_cancels_at_random_instants_leave_nothing() -> None:
                         break
                     await trio.sleep(0.05)
             assert chromium.connection.sessions == 1
-            assert browsers.open == 1
         assert browsers.launched == 1
 
 

@@ -14,7 +14,8 @@ import re
 import sys
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import attrs
@@ -23,13 +24,13 @@ from msgspec import Meta, Struct
 
 from trawl.blocking import Blocking
 from trawl.errors import BrowserEnded, SettingsError, UsageError
-from trawl.http import Fetch, Outcome, Request, Response, is_in_domains, normalize_domain
+from trawl.http import Fetch, Outcome, Request, is_in_domains, normalize_domain
 from trawl.observe import BrowserStatus, Stats
 
 if TYPE_CHECKING:
     from trawl.browser.devtools import Chromium, Connection
     from trawl.browser.page import BrowserPage, Opening
-    from trawl.browser.rendering import PageCrawl, RenderedResponse, Rendering
+    from trawl.browser.rendering import PageCrawl, Rendering
 
 __all__ = ["BrowserSettings", "Browsers", "Page", "PageRenderer", "check_browser", "shared_hosts"]
 
@@ -46,6 +47,9 @@ MEASURE_EVERY = 10.0
 
 MENTION = re.compile(r"""["']browser["']|[.](?:render|open_page)[(]""")
 """Source code that renders pages."""
+
+held_tab: ContextVar[trio.Lock | None] = ContextVar("trawl_held_tab", default=None)
+"""In a task that holds a tab, the lock with which its fetches get another tab, one at a time; None in other tasks."""
 
 Blocked = Literal["image", "media", "font", "stylesheet", "script", "xhr", "other"]
 
@@ -168,7 +172,6 @@ class Browsers:
 
     Attributes:
         launched: Number of browsers that were started.
-        open: Number of open pages.
     """
 
     def __init__(self, settings: BrowserSettings, blocking: Blocking) -> None:
@@ -184,7 +187,6 @@ class Browsers:
         self._measured_at = -math.inf
         self._memory = 0
         self.launched: int = 0
-        self.open: int = 0
 
     async def run(self, crawl: object = None) -> None:
         """Run the browsers until cancelled, as a watcher of the crawl. A checkpoint."""
@@ -264,7 +266,6 @@ class Browsers:
             lease = await self._current()
         session = opening.session
         lease.pages += 1
-        self.open += 1
         lease.open += 1
         if session is not None:
             lease.used[session] += 1
@@ -273,7 +274,6 @@ class Browsers:
                 yield page
                 lease.has_rendered = True
         finally:
-            self.open -= 1
             lease.open -= 1
             if session is not None:
                 lease.used[session] -= 1
@@ -350,7 +350,8 @@ class PageRenderer:
         self._options: dict[str, Any] = {"crawl": None, "statuses": (), **options}
         self._made: Rendering | None = None
 
-    def _rendering(self) -> Rendering:
+    def made(self) -> Rendering:
+        """Return the renderer, which is made on the first call."""
         if self._made is None:
             from trawl.browser.rendering import Rendering  # noqa: PLC0415 - few crawls render pages
 
@@ -365,7 +366,7 @@ class PageRenderer:
             async def send(request: Request) -> Outcome:
                 outcome = await fetch(request)
                 if request.meta_get("browser"):
-                    await self._rendering().process(request, outcome)
+                    await self.made().process(request, outcome)
                 return outcome
 
             return send
@@ -376,19 +377,11 @@ class PageRenderer:
         """Check meta ``browser`` of an admitted request, as :meth:`~trawl.browser.rendering.Rendering.check` says."""
         wanted = request.meta_get("browser")
         if wanted is not None and not isinstance(wanted, bool):
-            self._rendering().check(request)
+            self.made().check(request)
 
     def status(self, stats: Stats) -> BrowserStatus:
         """Return the open pages and the counts of rendered pages."""
         return BrowserStatus() if self._made is None else self._made.status(stats)
-
-    async def render(self, response: Response, options: Mapping[str, Any]) -> RenderedResponse:
-        """Render a received response, as :meth:`trawl.engine.crawl.Crawl.render` describes. A checkpoint."""
-        return await self._rendering().render(response, options)
-
-    def open_page(self, response: Response, session: str | None = None) -> AbstractAsyncContextManager[BrowserPage]:
-        """Open a received response, as :meth:`trawl.engine.crawl.Crawl.open_page` describes."""
-        return self._rendering().open_page(response, session)
 
 
 async def _set_cookies(connection: Connection, context: str, cookies: Sequence[Mapping[str, Any]]) -> None:

@@ -27,8 +27,7 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
@@ -40,7 +39,7 @@ import trio
 
 from trawl.browser.devtools import CommandFailed
 from trawl.browser.page import Answer, Asked, BrowserPage, Opening, OpenPage, ScriptFailed
-from trawl.browser.pool import BrowserSettings, Page
+from trawl.browser.pool import BrowserSettings, Page, held_tab
 from trawl.cookies import Cookie, Jars, jar_name
 from trawl.errors import (
     BodyTooLarge,
@@ -54,7 +53,7 @@ from trawl.errors import (
     UsageError,
 )
 from trawl.http import Headers, Outcome, Replace, Request, Response, host_of, is_in_domains, kind_of, scheme_of
-from trawl.http.notes import note
+from trawl.http.notes import note, notes_of
 from trawl.observe import BrowserStatus, Stats
 from trawl.passwords import without_passwords
 from trawl.scheduler import AdmissionRules, SchedulerSettings
@@ -88,9 +87,6 @@ NEWER_CSS = re.compile(r":[\w-]+\(|::|\s[is]\s*\]|&", re.IGNORECASE)
 """Parts of selectors that Chromium knows, but perhaps not cssselect."""
 
 SHARED_KINDS = frozenset({"Script", "Stylesheet"})
-
-
-_has_tab: ContextVar[bool] = ContextVar("trawl_has_tab", default=False)
 
 
 class PageCrawl(Protocol):
@@ -415,7 +411,7 @@ class Rendering:
             self.check(request)  # a stored request was not checked in this run
             # A request that was sent holds a place in the scope "browser", so it waits only for the tabs of render()
             # and open_page(). A cached response holds no place, and may wait for any tab.
-            async with self._tab():
+            async with self._tab(is_lent=notes_of(request).has_tab):
                 outcome.response = await self._rendered(request, response, _options(request))
             stats.inc("browser/page_count")
         except (RenderError, BodyTooLarge) as error:
@@ -456,17 +452,15 @@ class Rendering:
             yield page
 
     @asynccontextmanager
-    async def _tab(self) -> AsyncGenerator[None, None]:
+    async def _tab(self, *, is_lent: bool = False) -> AsyncGenerator[None, None]:
         """Wait for a tab. A task that has one gets another at once, because it might wait for itself."""
-        if _has_tab.get():
-            yield
-            return
-        async with self._tabs:
-            _has_tab.set(True)
+        before = held_tab.get()
+        async with nullcontext() if is_lent or before is not None else self._tabs:
+            held_tab.set(trio.Lock())
             try:
                 yield
             finally:
-                _has_tab.set(False)
+                held_tab.set(before)
 
     @asynccontextmanager
     async def _opened(self, visit: _Visit, how: Page) -> AsyncGenerator[BrowserPage, None]:

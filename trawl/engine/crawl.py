@@ -380,13 +380,14 @@ class Crawl:
             RenderError: If the page could not be rendered or was not ready in time.
             UsageError: If no browser can be started.
         """
-        return await self._context.middleware_stack.rendering.render(response, options)
+        return await self._context.middleware_stack.rendering.made().render(response, options)
 
     def open_page(self, response: Response, *, session: str | None = None) -> AbstractAsyncContextManager[BrowserPage]:
         """Open a response in a browser and keep the page open for a block: ``async with crawl.open_page(response)``.
 
-        The page has no timeout of its own, and takes one of the ``BROWSER_PAGES``. Leaving the block closes it, and
-        stores its cookies. Cancelling closes it at once.
+        The page has no timeout of its own, and takes one of the ``BROWSER_PAGES``. Further pages that the block opens,
+        renders or fetches do not wait for a free tab, because they might wait for this page. Leaving the block closes
+        the page, and stores its cookies. Cancelling closes it at once.
 
         Args:
             response: A response of this crawl that contains HTML.
@@ -397,7 +398,7 @@ class Crawl:
             RenderError: If the browser or the page ends.
             UsageError: If no browser can be started.
         """
-        return self._context.middleware_stack.rendering.open_page(response, session)
+        return self._context.middleware_stack.rendering.made().open_page(response, session)
 
     async def add(self, requests: Request | Iterable[Request]) -> None:
         """Add requests to the crawl from outside, as ``start()`` does. A checkpoint.

@@ -9,6 +9,9 @@ At most ``DIRECT_FETCHES_LIMIT`` direct fetches wait for their turn or are in fl
 ends, in order of arrival. They are not refused, because their tasks wait anyway, and an error would make the spider
 fail when it is busiest. If a middleware or a manager starts a fetch during another fetch (for a token, before its send
 or after it), the new fetch needs no room, because the other one could not finish before it.
+
+For the same reason, a task that holds a tab of the browser may fetch a page with meta ``browser`` while all tabs are in
+use. It gets one more tab at a time.
 """
 
 from __future__ import annotations
@@ -17,13 +20,14 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import trio
 
+from trawl.browser.pool import held_tab
 from trawl.engine.admission import Admission, not_before
 from trawl.engine.context import CrawlContext
 from trawl.engine.leases import forget_the_last
 from trawl.engine.state import current_attempt, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
-from trawl.http.notes import notes_of
+from trawl.http.notes import note, notes_of
 from trawl.scheduler import Attempt, Scheduler
 
 __all__ = ["DirectFetcher"]
@@ -107,11 +111,12 @@ class DirectFetcher:
                 forget_the_last([request], waiter.parent.request)
         elif not in_pipelines.get():
             self._admission.note_start(request)
+        tab = _tab_for(request, waiter.parent) if request.meta_get("browser") else None
         # A fetch by the middleware of a robots.txt passes the gate too, because the gate opens only after both.
         passes_gate = waiter.parent is not None and waiter.parent.options.passes_gate
         # A manager may fetch to name scopes.
         waiter.attempt = attempt = await self._admission.direct_attempt(request, waiter, passes_gate=passes_gate)
-        async with self._let_in(waiter.parent):
+        async with tab or self._let_in(waiter.parent):
             self._state.waiters[waiter] = None
             if attempt.is_sub_request:
                 self._admission.count_sub_request(attempt, 1)
@@ -168,3 +173,12 @@ class DirectFetcher:
         else:
             self._scheduler.withdraw(attempt, trio.current_time())
             self._state.wakeup.set()
+
+
+def _tab_for(request: Request, parent: Attempt | None) -> trio.Lock | None:
+    """Note if the page of ``request`` gets a tab at once. Returns the lock of the task that holds a tab, if any."""
+    tab = held_tab.get()
+    # A page that waits for its middleware, or for a request of its own, keeps its tab.
+    has_page = parent is not None and (parent.keeps_page or parent.is_sub_request or notes_of(parent.request).has_tab)
+    note(request, has_tab=has_page or tab is not None)
+    return tab

@@ -44,6 +44,8 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
         vouched: The private addresses that start requests had allowed when this request was found: ``all``, ``host``
             for the addresses of its host, or "" for none. A run that does not read ``start()`` uses this value instead.
         is_sub_request: Whether a rendered page has made the request, so that it does not count as a page.
+        has_tab: Whether a task that holds a tab of the browser fetches the request, so that its page gets a tab at
+            once.
     """
 
     refused_at: float | None = None
@@ -60,6 +62,7 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
     bypasses_cache: bool = False
     vouched: str = ""
     is_sub_request: bool = False
+    has_tab: bool = False
 
     def for_target(self) -> RequestNotes:
         """Return the notes of a redirect's target, without the refusals of the redirected request."""
@@ -69,6 +72,7 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
             session=self.session,
             told_slot=self.told_slot,
             is_sub_request=self.is_sub_request,
+            has_tab=self.has_tab,
         )
 
     def for_copied_meta(self) -> RequestNotes:

@@ -141,6 +141,6 @@ def _with_session_and_browser(amounts: ScopeAmounts, request: Request) -> ScopeA
     session = request.meta_get("session")
     if session is not None and request.meta_get("throttling_scopes") is None:
         added[f"{SESSION}{session}"] = None
-    if request.meta_get("browser"):
+    if request.meta_get("browser") and not notes_of(request).has_tab:
         added[BROWSER] = None
     return tuple(sorted({**dict(amounts), **added}.items())) if added else amounts
