@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -305,9 +306,15 @@ def hint_of_file(path: str, *, is_whole: bool = True) -> Hint | None:
 def _read(path: Path, *, is_whole: bool = True) -> list[Change]:
     try:
         text = path.read_text("utf-8")
-        return changes(text, is_whole=is_whole) if any(root in text for root in (*_ROOTS, *PLUGINS)) else []
+        return [*_known_changes(text, is_whole)] if any(root in text for root in (*_ROOTS, *PLUGINS)) else []
     except (OSError, SyntaxError, ValueError):
         return []
+
+
+@lru_cache(maxsize=64)
+def _known_changes(source: str, is_whole: bool) -> tuple[Change, ...]:
+    """Return the changes to a file. They are remembered, because each crawl of a process asks for its components."""
+    return tuple(changes(source, is_whole=is_whole))
 
 
 def project_files(spider_class: type, parts: Iterable[object] = ()) -> list[str]:
