@@ -134,7 +134,7 @@ def test_a_limit_shows_its_effect_and_is_obeyed_on_the_wire() -> None:
 def test_the_effect_is_the_end_that_comes_true() -> None:
     ends: list[float] = []
 
-    async def steer(crawl: Crawl) -> None:  # noqa: ASYNC124 - a watcher
+    async def steer(crawl: Crawl) -> None:
         crawl.throttling.set("b.example", delay=0.1)
         _, after, count = crawl.throttling.preview("a.example", delay=2.0)
         crawl.throttling.set("a.example", delay=2.0)
@@ -283,7 +283,7 @@ def test_limits_set_by_hand_are_kept_by_a_resumed_job(tmp_path: Path) -> None:
         await execute(crawl, SetLimits("b.example", {"delay": 0.5, "concurrency": 3}), "panel")
         crawl.shutdown("stopped")
 
-    async def look(crawl: Crawl) -> None:  # noqa: ASYNC124 - a watcher
+    async def look(crawl: Crawl) -> None:
         found.update({scope.scope: (scope.delay, scope.concurrency) for scope in crawl.report()})
 
     found: dict[str, Any] = {}
@@ -466,7 +466,7 @@ async def test_a_socket_that_fails_leaves_the_crawl_alone(
 
 
 def test_no_socket_without_a_job() -> None:
-    async def steer(crawl: Crawl) -> None:  # noqa: ASYNC124 - a watcher
+    async def steer(crawl: Crawl) -> None:
         assert crawl._context.open_job.watchers(is_simulated=False) == []
 
     steered(steer)

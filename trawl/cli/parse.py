@@ -196,7 +196,7 @@ def _parsed(
     # Drop the warnings, because the first load has already shown them.
     entry.settings = load(*entry.layers, Layer("parse", around), tell=lambda warning: None)
 
-    async def start(self: Spider) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous
+    async def start(self: Spider) -> AsyncGenerator[Any, None]:  # noqa: RUF029 - start() is asynchronous
         yield request if method is None else request.replace(callback=getattr(self, method))
 
     set_start(entry, start)

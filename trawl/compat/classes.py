@@ -237,7 +237,7 @@ def _answered(middleware: Middleware, request: Request, response: Response) -> R
     The middleware must await only ``fetch``.
     """
 
-    async def fetch(sent: Request) -> Outcome:  # noqa: ASYNC124 - a Fetch is asynchronous
+    async def fetch(sent: Request) -> Outcome:  # noqa: RUF029 - a Fetch is asynchronous
         return Outcome(sent, response=response)
 
     wired: Fetch = fetch

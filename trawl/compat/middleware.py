@@ -474,7 +474,7 @@ def _newer(method: Callable[[AsyncIterator[Any]], Any], name: str) -> StartHook:
 
 
 def _older(methods: Sequence[Callable[..., Any]], spider: Spider) -> StartHook:
-    async def around(outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - nothing is awaited
+    async def around(outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:  # noqa: RUF029 - nothing is awaited
         with ExitStack() as stack:
             made: Any = spider.start_requests()
             for method in methods:

@@ -185,5 +185,5 @@ class Dispatcher:
             self._prefetcher.granted(attempt.options.lease.lane)
 
 
-async def _raise(defect: Exception) -> None:  # noqa: ASYNC124 - a task
+async def _raise(defect: Exception) -> None:  # noqa: RUF029 - a task
     raise defect
