@@ -11,6 +11,7 @@ from math import inf
 
 from tests.scheduler.rig import Rig
 from trawl.scheduler.attempt import Attempt
+from trawl.scheduler.lanes import Lane
 from trawl.scheduler.scope_queue import PASSES
 from trawl.throttling.limit import PATIENCE
 from trawl.throttling.limits import Limits
@@ -110,6 +111,8 @@ class History:
             if lane.rank() < holder.rank():
                 continue
             assert holder.passes() >= PASSES
+            if not self.may_hold(holder):
+                continue
             until, amount = holder.foreseen_at(now), attempt.amount(index)
             effective, quota = scope.effective, scope.quota
             if (
@@ -119,6 +122,13 @@ class History:
             ):
                 return True
         return False
+
+    def may_hold(self, holder: Lane) -> bool:
+        """Return whether a lane has reserved all of its scopes, or a quota that its amount fits only much later."""
+        now, queues = self.rig.now, self.rig.scheduler.queues.scope_queues
+        kept = [scope for scope in holder.scopes if queues[scope.id].reserved_for is holder]
+        quotas = [(scope.quota, holder.amount_in(scope)) for scope in kept if scope.quota is not None]
+        return kept == [*holder.scopes] or any(quota.fits_at(amount, now) - PATIENCE > now for quota, amount in quotas)
 
     def heads(self, *, pages: bool) -> list[Attempt]:
         """Return the best pending attempt of each lane whose gate is open."""
@@ -280,17 +290,12 @@ class History:
             if other.is_pending and (not other.is_page, other.priority) > (not granted.is_page, granted.priority):
                 assert other in withheld or self.is_blocked(other), f"{granted} before {other}"
         self.in_flight.append(granted)
-        plans = {}
-        for name, _ in self._taken(granted):
-            scope, plans[name] = self.rig.scope(name), self.accounts[name].planned
-            if scope.effective.delay > 0 and scope.traffic.lead > 0:
-                plans[name] = max(self.rig.now + scope.traffic.lead, self.planned(name))
         for name, slot in self._taken(granted):
             account = self.accounts[name]
             assert slot not in account.busy
             account.busy[slot] = granted
             account.connecting.add(granted)
-            account.planned = plans[name]
+            account.planned = self.rig.now + self.rig.scope(name).traffic.lead
             assert len(account.busy) <= self.rig.scope(name).effective.concurrency
 
     def _taken(self, attempt: Attempt) -> list[tuple[str, int]]:

@@ -7,7 +7,7 @@ import pytest
 from tests.scheduler.oracle import History
 
 HISTORIES = 1_000
-FAR_HISTORIES = 200
+FAR_HISTORIES = 2_000
 A_TEST = 10
 
 

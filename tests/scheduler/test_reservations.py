@@ -12,7 +12,8 @@ import pytest
 from tests.scheduler.rig import Rig
 from trawl.scheduler.attempt import Attempt
 from trawl.scheduler.lanes import Lane
-from trawl.scheduler.scope_queue import PASSES
+from trawl.scheduler.queues import LaneQueues
+from trawl.scheduler.scope_queue import PASSES, ScopeQueue
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
 
@@ -185,6 +186,68 @@ def test_a_kept_quota_is_used_when_a_scope_that_its_lane_lost_is_closed_for_long
     rig.scope("b").hold(300.0, Reason("b", "hint", 300.0, "test"))
     rig.scheduler.changed(rig.scope("b"), rig.now)
     assert rig.grant_all() == ["small"]
+
+
+def take_over(rig: Rig, attempt: Attempt) -> Lane:
+    """Reserve all scopes of the lane of ``attempt``, as if others had passed it too often."""
+    assert attempt.lane is not None
+    for scope in attempt.lane.scopes:
+        scope.grants += PASSES
+    rig.scheduler.queues.reserve(attempt.lane, rig.now)
+    assert attempt.lane.has_reserved
+    return attempt.lane
+
+
+def test_a_kept_quota_is_used_when_its_lane_could_go_but_for_the_lane_that_took_a_scope_over() -> None:
+    limits = {"a": Limits(quota=20, window=100.0, sliding=True), "b": Limits(quota=20, window=3000.0, sliding=True)}
+    rig = Rig(limits)
+    rig.push("spent", "a=19")
+    rig.push("spent", "b=15")
+    assert len(rig.grant_all()) == 2
+    rig.now = 20.0
+    first = take_over(rig, rig.push("first", "a=20", "b=1"))
+    second = take_over(rig, rig.push("second", "b=20", "c", priority=1))
+    rig.push("small", "a=1")
+    assert not rig.grant_all()
+    assert holders(rig) == {first, second}
+    rig.now = rig.scheduler.next_event(rig.now)
+    assert rig.now == 70.0  # 30 s before the amount fits
+    assert rig.grant_all() == ["small"]
+    assert holders(rig) == {second}
+
+
+def test_a_lane_that_loses_its_quota_keeps_no_other_scope_because_of_it() -> None:
+    rig = Rig({"a": Limits(quota=20, window=100.0, sliding=True), "b": ONE})
+    rig.push("spent", "a=19")
+    assert rig.grant_all() == ["spent"]
+    rig.now = 20.0
+    take_over(rig, rig.push("first", "a=20", "b"))
+    second = take_over(rig, rig.push("second", "a=20", "c", priority=1))
+    assert holders(rig) == {second}
+
+
+@pytest.mark.interpreted
+def test_a_grant_costs_no_more_if_many_lanes_that_lost_its_scope_keep_their_quotas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = []
+    for number in (10, 100):
+        rig = Rig({f"h{index}": Limits(quota=20, window=3600.0, sliding=True) for index in range(number)})
+        for index in range(number):
+            rig.push("spent", f"h{index}=10")
+        rig.grant_all()
+        rig.give_back_all()
+        rig.now = 1.0
+        for index in range(number):
+            take_over(rig, rig.push("large", f"h{index}=20", "proxy", priority=index))
+        assert len(rig.scheduler.queues.scope_queues["proxy"].holders) == number
+        rig.push("plain", "proxy")
+        woken: list[ScopeQueue] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(LaneQueues, "wake", lambda queues, queue, now, woken=woken: woken.append(queue))
+            rig.scheduler.opened(rig.scope("proxy"), rig.now)
+        counts.append(len(woken))
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("is_withdrawn", [False, True])

@@ -18,7 +18,6 @@ import attrs
 
 from trawl.frontier import Amounts
 from trawl.scheduler.attempt import PAGE, Attempt, LaneId
-from trawl.throttling.limit import PATIENCE
 from trawl.throttling.limits import EXACT
 from trawl.throttling.reasons import Reason
 from trawl.throttling.scopes import BROWSER
@@ -117,6 +116,7 @@ class Lane:
         bases: The scopes' counters of grants at its turn, to count how often it is passed. Only for lanes with several
             scopes or a quota.
         has_reserved: True if a scope is reserved for it.
+        kept_until: Time until which its reservation counts although it has lost a scope; ``inf`` if it has lost none.
         passed_at: Its version when its queue found that the remaining amount is too small for it.
     """
 
@@ -127,6 +127,7 @@ class Lane:
         "elsewhere",
         "has_reserved",
         "id",
+        "kept_until",
         "kind",
         "origin",
         "passed_at",
@@ -156,6 +157,7 @@ class Lane:
         self.ready_at: float = 0.0
         self.bases: list[int] | None = None
         self.has_reserved: bool = False
+        self.kept_until: float = inf
         self.passed_at: int = -1
         self.prepares: bool = False
         self.was_prepared: bool = False
@@ -402,11 +404,6 @@ class Lane:
         """Return when its best attempt may be granted, as far as time decides, by its scopes except ``but``."""
         scopes = [scope for scope in self.scopes if scope is not but]
         return max([scope.foreseen_at(now, self.amount_in(scope)) for scope in scopes], default=now)
-
-    def awaits_quota(self, now: float) -> bool:
-        """Return True if the amount of its best attempt fits one of its quotas only much later."""
-        amounts = [(scope.quota, self.amount_in(scope)) for scope in self.scopes]
-        return any(quota is not None and quota.fits_at(amount, now) > now + PATIENCE for quota, amount in amounts)
 
     def amount_in(self, scope: Scope) -> float:
         """Return the amount that its best attempt is expected to use of ``scope``."""

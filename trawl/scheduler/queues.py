@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 from trawl.scheduler.attempt import PAGE
 from trawl.scheduler.lanes import READY
 from trawl.scheduler.scope_queue import ROOM_TO_GROW, ScopeQueue, Ticket
+from trawl.throttling.limit import PATIENCE
 
 if TYPE_CHECKING:
     from trawl.scheduler.attempt import Attempt
@@ -193,24 +194,26 @@ class LaneQueues:
     def reserve(self, lane: Lane, now: float) -> None:
         """Reserve all scopes of a lane that was passed too often, unless one is reserved for a better lane.
 
-        A lane that loses a scope by this keeps its others only if it waits for a quota that is far away.
+        A lane that has lost a scope by this keeps its others only while one of them is a quota that is far away.
         """
         queues = [self.queue_of(scope) for scope in lane.scopes]
         if all(queue.reserved_for is lane for queue in queues):
             return
         others = [(each, other) for each in queues if (other := each.reserved_for) is not None and other is not lane]
-        if any(queue.goes_before(other, lane, now) for queue, other in others):
+        if any(other.kept_until > now and queue.goes_before(other, lane, now) for queue, other in others):
+            if not self._keeps_quota(lane, now) and self.let_go(lane):
+                self._wake_all(lane, now)
             return
         for queue in queues:
             queue.reserved_for = lane
             queue.holders[lane] = None
             queue.refills = -1  # compute the times of the lanes set aside again
         lane.has_reserved = True
-        for _, other in others:
-            if not other.awaits_quota(now):
+        lane.kept_until = inf
+        for other in {other: None for _, other in others}:
+            if not self._keeps_quota(other, now):
                 self.let_go(other)
-            for scope in other.scopes:
-                self.wake(self.queue_of(scope), now)
+            self._wake_all(other, now)
 
     def let_go(self, lane: Lane) -> bool:
         """End the reservation of ``lane``. Returns True if it had one, so that the caller must wake its queues."""
@@ -226,9 +229,13 @@ class LaneQueues:
         return True
 
     def wake_others(self, queue: ScopeQueue, now: float) -> None:
-        """Wake the queues that are reserved for the holders of ``queue``, because these may wait longer now."""
-        for lane in list(queue.holders):
-            for scope in lane.scopes:
+        """Wake the queues that are reserved for the holders of ``queue``, because these may wait longer now.
+
+        Holders that have lost it wait for a quota that is far away, so only a time later than that matters to them.
+        """
+        is_near = queue.scope.quota is None and queue.scope.foreseen_at(now, 1.0) <= now + PATIENCE
+        for lane in [queue.reserved_for] if is_near else list(queue.holders):
+            for scope in lane.scopes if lane is not None else ():
                 other = self.scope_queues[scope.id]
                 if other.reserved_for is lane and other is not queue:
                     other.refills = -1
@@ -255,6 +262,8 @@ class LaneQueues:
         queue.open(now)
         if queue.passed and (starving := queue.starving()) is not None:
             self.reserve(starving, now)
+        if queue.reserved_for is not None and queue.reserved_for.kept_until < inf:
+            self.reserve(queue.reserved_for, now)  # it takes back what it has lost, or loses this scope too
         if queue.aside:
             self._bring_back(queue, now)
         before = queue.woken
@@ -284,6 +293,17 @@ class LaneQueues:
 
     # -- inside
 
+    def _keeps_quota(self, lane: Lane, now: float) -> bool:
+        """Return True if a quota stays reserved for a lane that has lost a scope: its amount fits only much later."""
+        kept = [scope for scope in lane.scopes if self.queue_of(scope).reserved_for is lane]
+        fits_at = [scope.quota.fits_at(lane.amount_in(scope), now) for scope in kept if scope.quota is not None]
+        lane.kept_until = max(fits_at, default=-inf) - PATIENCE
+        return lane.kept_until > now
+
+    def _wake_all(self, lane: Lane, now: float) -> None:
+        for scope in lane.scopes:
+            self.wake(self.queue_of(scope), now)
+
     def _wait(self, lane: Lane, queue: ScopeQueue, now: float) -> None:
         lane.leave(now)
         lane.wait_for(queue, now)
@@ -295,8 +315,11 @@ class LaneQueues:
         This is the woken lane if it is ready and no lane that fits is better.
         """
         waiters, scope = queue.waiters, queue.scope
-        ready = queue.woken if queue.woken is not None and queue.woken.where is READY else None
-        while waiters:
+        while True:
+            woken = queue.woken
+            ready = woken if woken is not None and woken.where is READY else None
+            if not waiters:
+                return ready
             ticket = waiters[0]
             lane = ticket[5]
             if ticket[4] != lane.version:
@@ -323,9 +346,9 @@ class LaneQueues:
             if queue.peers:
                 lane = self._of_largest_share(queue, lane, now)
             self.enter(lane, now, scope)
-            if lane.where is READY:
+            # If it waits at another quota, this may have woken a better lane here.
+            if lane.where is READY and queue.woken is woken:
                 return lane
-        return ready
 
     def _of_largest_share(self, queue: ScopeQueue, lane: Lane, now: float) -> Lane:
         """Choose the lane for the turn of ``lane`` in a queue without a quota: the largest share of a common quota."""

@@ -10,11 +10,12 @@ which the lane with the reservation may be granted, as far as that is known (:me
 <trawl.throttling.limit.Limit.delays>`). So a scope stays in use while another scope of that lane is closed for 300 s.
 
 A lane reserves all of its scopes together. Of two lanes with a common scope, the one that ranks first gets its scopes,
-unless another scope of it opens much later. The other lane loses its reservation. But if its amount fits a quota only
-much later, it loses only the common scope, because small amounts would use the quota in the meantime. A reservation
-delays only lanes that rank behind, and ranks are a total order. So reservations can't deadlock, and no lane starves
-behind them. A reservation ends when the lane is granted, when it is empty, when it waits at its origin's gate or for a
-token of a shared scope, or when a better lane takes over.
+unless another scope of it opens much later. The other lane loses its reservation. But as long as its amount fits a
+quota only much later, it keeps what it has not lost, because small amounts would use the quota in the meantime. When
+that time is near, it reserves all of its scopes again or loses them all. A reservation delays only lanes that rank
+behind, and ranks are a total order. So reservations can't deadlock, and no lane starves behind them. A reservation ends
+when the lane is granted, when it is empty, when it waits at its origin's gate or for a token of a shared scope, or when
+a better lane takes over.
 
 Passes are counted by the scopes' counters of grants, which include grants of earlier lanes. This is an upper bound, and
 costs nothing. It also includes grants while the lane waits for another scope of its own, for example for the delay of
@@ -170,7 +171,7 @@ class ScopeQueue:
     def blocks(self, lane: Lane, now: float) -> bool:
         """Return True if the scope is reserved for another lane, which ``lane`` could delay."""
         holder, scope = self.reserved_for, self.scope
-        if holder is None or holder is lane or lane.rank() < holder.rank():
+        if holder is None or holder is lane or holder.kept_until <= now or lane.rank() < holder.rank():
             return False
         until = holder.foreseen_at(now)
         return scope.delays(now, until, lane.amount_in(scope), holder.amount_in(scope), prepares=self.prepares)
@@ -194,7 +195,7 @@ class ScopeQueue:
     def reserved_until(self, now: float) -> float:
         """Return when the lane with the reservation may be granted; ``inf`` if it waits for other requests."""
         assert self.reserved_for is not None
-        at = self.reserved_for.foreseen_at(now)
+        at = min(self.reserved_for.foreseen_at(now), self.reserved_for.kept_until)
         return at if at > now else inf
 
     def starving(self) -> Lane | None:
