@@ -245,17 +245,18 @@ def test_robots_txt_holds_for_the_requests_of_a_page() -> None:
 
 def test_a_refused_request_of_a_page_slows_its_host_down_but_not_the_browser() -> None:
     web = SimulatedWeb()
-    answers = iter([429, 200])
+    answers = iter([429, 200])  # the second is sent after the timeout of the page, which stops meanwhile
     web.add_host("api.example", handler=lambda request: SimulatedResponse(next(answers), "x"))
     asks = [["http://api.example/1"]]
     web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p class=item>0</p>", asks))
 
     class One(Shop):
         pages = 1
-        how = True
+        how = {"timeout": 1.0}
 
     sim = simulate(One, web)
     assert [send.status for send in sim.of("api.example")] == [429, 200]
+    assert sim.of("api.example")[1].time == 2.0
     assert sim.items[0]["items"] == ["0"]
     (backed_off,) = [report.scope for report in sim.report if report.triggers]
     assert backed_off == "api.example"

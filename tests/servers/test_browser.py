@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import lxml.html
@@ -342,7 +343,7 @@ async def test_dialogs_are_answered_pop_ups_closed_and_downloads_denied() -> Non
 
 
 async def test_a_wait_continues_in_the_document_to_which_a_script_navigates() -> None:
-    """Rows: a navigation ends a script that we wait for; ``loadEventFired`` does not arrive."""
+    """Row: a navigation ends a script that we wait for."""
 
     def respond(path: str, request: Request) -> Any:
         if path == "/":
@@ -397,6 +398,36 @@ async def test_without_a_chromium_the_crawl_ends_with_one_clear_line(caplog: pyt
     assert result.reason == "browser_failed"
     lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert lines == ["BROWSER_PATH: 'no-such-chromium' is not a program that can be run"]
+
+
+async def test_browsers_that_end_at_once_end_the_crawl_with_their_last_output(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row: the browser ends three times."""
+    program = tmp_path / "chromium"
+    program.write_text("#!/bin/sh\necho no libnss3.so >&2\nexit 127\n")
+    program.chmod(0o755)
+    spider = failing("http://a.example/", True, BROWSER_PATH=str(program))
+    result = await crawl(spider, site(lambda path, request: "<p>x</p>"), {"RETRY_TIMES": 5, "RETRY_DELAY": 0.0})
+    assert result.reason == "browser_failed"
+    assert result.items == []
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert line == f"3 browsers in a row ended before they rendered a page: {program} did not start: no libnss3.so"
+
+
+async def test_each_navigation_to_another_site_ends() -> None:
+    """Row: ``loadEventFired`` does not arrive in 1 of 8 to 15 navigations that change the page's process."""
+
+    class Goes(failing("http://a.example/", {"run": "act", "timeout": 300.0})):  # type: ignore[misc]
+        async def act(self, page: Any) -> None:
+            for n in range(40):
+                host = "other" if n % 2 else "a"
+                await page.goto(f"http://{host}.example/{n}")
+                assert await page.text("p") == f"/{n}"
+
+    web = site(lambda path, request: f"<p>{path}</p>", "a.example", "other.example")
+    (item,) = (await crawl(Goes, web, {"ROBOTSTXT_OBEY": False})).items
+    assert item["url"] == "http://other.example/39"
 
 
 async def test_third_parties_and_blocked_kinds_send_nothing() -> None:
