@@ -69,7 +69,7 @@ def test_the_figures_of_a_crawl_are_metrics() -> None:
     assert found["trawl_crawl_info"] == [({"spider": "quotes", "state": "running"}, 1.0)]
     assert ({"spider": "quotes", "status": "404"}, 1.0) in found["trawl_responses_total"]
     assert found["trawl_waiting_requests"] == [({"spider": "quotes", "limit": "delay"}, 3.0)]
-    assert found["trawl_scope_requests_total"] == [({"spider": "quotes", "scope": "h5.example"}, 5.0)]
+    assert found["trawl_scope_delay_seconds"] == [({"spider": "quotes", "scope": "h5.example"}, 1.0)]
     assert {labels["status"] for labels, _ in found["trawl_scope_responses_total"]} == {"2xx", "4xx"}
 
 
@@ -91,9 +91,9 @@ def test_the_scopes_that_end_last_have_their_estimated_end() -> None:
 
 
 def test_only_the_busiest_scopes_have_metrics_and_the_others_are_summed_up() -> None:
-    found = values_of(served(fake(*map(scope, range(1, 11))), most=2))
-    requests = {labels["scope"]: value for labels, value in found["trawl_scope_requests_total"]}
-    assert requests == {"h10.example": 10.0, "h9.example": 9.0, OTHER: 36.0}
+    found = values_of(served(fake(*[scope(number, queued=number) for number in range(1, 11)]), most=2))
+    queued = {labels["scope"]: value for labels, value in found["trawl_scope_queued_requests"]}
+    assert queued == {"h10.example": 10.0, "h9.example": 9.0, OTHER: 36.0}
     assert {labels["scope"] for labels, _ in found["trawl_scope_delay_seconds"]} == {"h10.example", "h9.example"}
     others = [value for labels, value in found["trawl_scope_responses_total"] if labels["scope"] == OTHER]
     assert others == [36.0, 8.0]
@@ -102,7 +102,7 @@ def test_only_the_busiest_scopes_have_metrics_and_the_others_are_summed_up() -> 
 def test_names_that_a_server_chose_stay_values_of_labels() -> None:
     name = 'x"} 1\nfake{a="\\'
     found = values_of(served(fake(ScopeStatus(scope=name, sends=1))))
-    assert found["trawl_scope_requests_total"] == [({"spider": "quotes", "scope": name}, 1.0)]
+    assert found["trawl_scope_delay_seconds"] == [({"spider": "quotes", "scope": name}, 0.0)]
 
 
 def test_a_scraper_may_ask_for_open_metrics() -> None:
@@ -260,7 +260,8 @@ def test_a_crawl_has_the_metrics_of_its_scopes() -> None:
     found = values_of(pages[0])
     labels = {"spider": "pages", "scope": "a.example"}
     assert found["trawl_pages_total"][0][1] in {6.0, 7.0}
-    assert next(value for each, value in found["trawl_scope_requests_total"] if each == labels) in {6.0, 7.0}
+    assert found["trawl_scope_responses_total"][0][0] == {**labels, "status": "2xx"}
+    assert found["trawl_scope_responses_total"][0][1] in {6.0, 7.0}
     assert found["http_client_request_duration_seconds_bucket"][-1][1] in {6.0, 7.0}
 
 

@@ -87,16 +87,6 @@ _COUNTS: Sequence[tuple[str, str, str, str, Callable[[CrawlStatus], Mapping[str,
 )
 """The metrics of a crawl with one more label: type, name, help text, label and values."""
 
-_OF_SCOPES: Sequence[tuple[str, str, str, Callable[[ScopeStatus], float], bool]] = (
-    ("counter", "trawl_scope_requests", "Requests that were sent.", attrgetter("sends"), True),
-    ("gauge", "trawl_scope_queued_requests", "Pending requests.", attrgetter("queued"), True),
-    ("gauge", "trawl_scope_delay_seconds", "The effective delay.", attrgetter("delay"), False),
-)
-"""The metrics of a scope: type, name, help text, value, and whether the values of several scopes can be added.
-
-They are few, because a Prometheus server stores each of them for each scope.
-"""
-
 _CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx", "error")
 
 
@@ -162,33 +152,29 @@ class MetricsCollector:
         yield from self._scopes()
 
     def _scopes(self) -> Iterator[Any]:
-        shown: list[tuple[str, ScopeStatus]] = []  # pairs of the spider's name and a scope
-        others: list[tuple[str, Sequence[ScopeStatus]]] = []
+        """Yield few families, because a Prometheus server stores each of them for each scope."""
+        gauge, labels = self._kinds["gauge"], ["spider", "scope"]
+        delay = gauge("trawl_scope_delay_seconds", "The effective delay.", labels=labels)
+        queued = gauge("trawl_scope_queued_requests", "Pending requests.", labels=labels)
+        responses = self._kinds["counter"](
+            "trawl_scope_responses", "Sends by class of status code.", labels=[*labels, "status"]
+        )
         for crawl, by_scope in self._snapshot:
             busiest = nlargest(self._max_scopes, by_scope.values(), key=attrgetter("sends"))
-            shown += [(crawl.spider, scope) for scope in busiest]
+            rows = [(scope.scope, scope.queued, scope.statuses) for scope in busiest]
+            for scope in busiest:
+                delay.add_metric([crawl.spider, scope.scope], scope.delay)
             if len(by_scope) > len(busiest):
                 names = {scope.scope for scope in busiest}
-                others.append((crawl.spider, [scope for scope in by_scope.values() if scope.scope not in names]))
-        for kind, name, text, value, is_sum in _OF_SCOPES:
-            family = self._kinds[kind](name, text, labels=["spider", "scope"])
-            for spider, scope in shown:
-                family.add_metric([spider, scope.scope], value(scope))
-            for spider, rest in others if is_sum else ():
-                family.add_metric([spider, OTHER], sum(map(value, rest)))
-            yield family
-        responses = self._kinds["counter"](
-            "trawl_scope_responses", "Responses by class of status code.", labels=["spider", "scope", "status"]
-        )
-        counts = [(spider, scope.scope, scope.statuses) for spider, scope in shown]
-        counts += [
-            (spider, OTHER, [*map(sum, zip(*[each.statuses for each in rest], strict=True))]) for spider, rest in others
-        ]
-        for spider, name, statuses in counts:
-            for status, count in zip(_CLASSES, statuses, strict=False):
-                if count:
-                    responses.add_metric([spider, name, status], count)
-        yield responses
+                rest = [scope for scope in by_scope.values() if scope.scope not in names]
+                counts = [*map(sum, zip(*[scope.statuses for scope in rest], strict=True))]
+                rows.append((OTHER, sum([scope.queued for scope in rest]), counts))
+            for name, pending, statuses in rows:
+                queued.add_metric([crawl.spider, name], pending)
+                for status, count in zip(_CLASSES, statuses, strict=False):
+                    if count:
+                        responses.add_metric([crawl.spider, name, status], count)
+        yield from (delay, queued, responses)
 
 
 async def metrics_page(crawls: Sequence[Crawl], accept: str = "", max_scopes: int = MAX_SCOPES) -> tuple[bytes, str]:
