@@ -53,8 +53,7 @@ from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import SCHEMES, Frontier, JobSettings, MemoryFrontier, named_frontier
 from trawl.http import Headers, Middleware, Request, fingerprint, normalize_url
 from trawl.http.headers import class_of_crawl
-from trawl.middleware import MiddlewareSettings, MiddlewareStack, open_middleware_stack
-from trawl.middleware.contact import AdvisingTransport
+from trawl.middleware import AdvisingTransport, MiddlewareSettings, MiddlewareStack, open_middleware_stack
 from trawl.middleware.factory import Adapt
 from trawl.observe import Stats, came_to_nothing
 from trawl.pipelines import Pipelines, PipelinesSettings

@@ -9,8 +9,8 @@ import pytest
 
 from trawl.errors import SettingsError
 from trawl.http import Outcome, Request
-from trawl.middleware import MiddlewareSettings
-from trawl.middleware.contact import AdvisingTransport, product
+from trawl.middleware import AdvisingTransport, MiddlewareSettings
+from trawl.middleware.settings import product
 from trawl.robots import product_token
 from trawl.settings import Layer, load
 

@@ -11,7 +11,7 @@ import trawl
 from trawl.cookies import Jars
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
-from trawl.middleware.session import Sessions
+from trawl.middleware.cookies import Sessions
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 
 HOST = "http://a.example"

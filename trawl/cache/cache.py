@@ -25,8 +25,8 @@ import attrs
 import trio
 
 from trawl.blocking import Blocking
+from trawl.cache import CacheSettings
 from trawl.cache.policy import CacheResult, Policy
-from trawl.cache.settings import CacheSettings
 from trawl.cache.store import CacheEntry, DamagedError, NewEntry, Store, make_entry, make_response
 from trawl.errors import IgnoreRequest
 from trawl.http import Fetch, FileResponse, Outcome, Replace, Request, Response, fingerprint, scheme_of

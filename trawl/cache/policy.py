@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from trawl.cache.settings import CacheSettings
+from trawl.cache import CacheSettings
 from trawl.cache.store import CacheEntry, Fields
 from trawl.errors import SettingsError
 from trawl.http import SAFE_METHODS, Headers, Request, Response, parse_date

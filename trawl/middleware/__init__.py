@@ -1,16 +1,16 @@
 """The middleware around each send. Each built-in middleware has its own module, and an entry in :data:`BUILT_IN`."""
 
 from trawl.middleware.auth import auth
-from trawl.middleware.cookies import cookies
+from trawl.middleware.cookies import Session, Sessions, cookies
 from trawl.middleware.factory import MiddlewareCrawl, load_function
 from trawl.middleware.proxies import ProxyCooldown, ProxyPool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect, redirected
 from trawl.middleware.referrer import POLICIES, Referrer, load_referrer_policy
 from trawl.middleware.retry import RetryBudget, RetryBudgets, SoftBlockTransport, get_retry_request, retry
-from trawl.middleware.session import Session, Sessions
 from trawl.middleware.settings import MiddlewareSettings
 from trawl.middleware.stack import (
     BUILT_IN,
+    AdvisingTransport,
     BuiltInMiddleware,
     MiddlewareContext,
     MiddlewareEntry,
@@ -24,6 +24,7 @@ from trawl.middleware.stack import (
 __all__ = [
     "BUILT_IN",
     "POLICIES",
+    "AdvisingTransport",
     "RetryBudget",
     "RetryBudgets",
     "BuiltInMiddleware",

@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 from msgspec import Meta, Struct
 
-from trawl.middleware.contact import check_contact, product
+from trawl.errors import SettingsError
 
-__all__ = ["AuthConfig", "MiddlewareSettings", "SessionConfig"]
+__all__ = ["AuthConfig", "MiddlewareSettings", "SessionConfig", "product"]
+
+# Spaces, parentheses and backslashes are special in a comment of User-Agent (RFC 9110, section 5.6.5).
+_CONTACT = re.compile(
+    r"https?://[^\s()\\/?#@]+([/?#][^\s()\\]*)?|(mailto:)?[^\s()\\@:/]+@[^\s()\\@:/?#]+\.[^\s()\\@:/?#]+", re.IGNORECASE
+)
+_MAX_CONTACT = 500  # characters
+
+
+@cache  # reads a file
+def product() -> str:
+    """Return trawl's name and version, the default ``User-Agent`` without a contact (RFC 9110, section 10.1.5)."""
+    try:
+        number = version("trawl-crawler")
+    except PackageNotFoundError:  # trawl runs from a checkout and is not installed
+        number = "0"
+    return f"trawl/{number}"
+
+
+def _check_contact(contact: str) -> None:
+    """Check that ``CONTACT`` is a URL or an e-mail address, and has no characters that a header can't contain.
+
+    Raises:
+        SettingsError: If ``contact`` is not valid.
+    """
+    is_sent = contact.isascii() and contact.isprintable() and len(contact) <= _MAX_CONTACT
+    if not is_sent or _CONTACT.fullmatch(contact) is None:
+        raise SettingsError(
+            "CONTACT must be a URL such as https://your.site/crawler, or an e-mail address, in ASCII without blanks, "
+            f"parentheses and backslashes, not {contact[:_MAX_CONTACT]!r}",
+            "CONTACT",
+        )
 
 
 def _default_request_headers() -> dict[str, str | None]:
@@ -162,6 +196,6 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     def __post_init__(self) -> None:
         """Check ``contact``, and put it into the default ``user_agent``."""
         if self.contact:
-            check_contact(self.contact)
+            _check_contact(self.contact)
             if self.user_agent == product():
                 msgspec.structs.force_setattr(self, "user_agent", f"{product()} (+{self.contact})")

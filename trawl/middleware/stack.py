@@ -12,30 +12,30 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
+from trawl.address_guard import is_loopback
 from trawl.blocking import Blocking
 from trawl.browser import Browsers, BrowserSettings, PageRenderer
 from trawl.cache import CacheSettings, open_cache
 from trawl.cookies import Jars, NowUtc
 from trawl.errors import SettingsError
-from trawl.http import Fetch, Headers, Middleware, Outcome, Request, Response
+from trawl.http import Fetch, Headers, Middleware, Outcome, Request, Response, host_of
 from trawl.middleware.auth import auth, load_credentials
-from trawl.middleware.cookies import cookies, open_cookie_file, set_cookies
+from trawl.middleware.cookies import Sessions, cookies, open_cookie_file, set_cookies
 from trawl.middleware.factory import Adapt, MiddlewareCrawl, entry_name, load_function, make_middleware, split_setting
 from trawl.middleware.proxies import OpenAt, ProxyCooldown, ProxyFailureTransport, check_socks, make_proxy_pool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect
 from trawl.middleware.referrer import Referrer, load_referrer_policy
 from trawl.middleware.retry import SoftBlockTransport, retry
-from trawl.middleware.session import Sessions
-from trawl.middleware.settings import MiddlewareSettings
+from trawl.middleware.settings import MiddlewareSettings, product
 from trawl.observe import Stats
-from trawl.transport import Transport
+from trawl.transport import OnSent, Transport
 from trawl.transport.proxy import EnvironmentProxies
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUILT_IN",
+    "AdvisingTransport",
     "BuiltInMiddleware",
     "MiddlewareContext",
     "MiddlewareEntry",
@@ -445,3 +446,33 @@ def _dress(settings: MiddlewareSettings, jars: Jars, now_utc: Callable[[], datet
         return dressed
 
     return dress
+
+
+class AdvisingTransport:
+    """A transport that suggests ``CONTACT`` once, when a request without a contact is sent to another machine.
+
+    Args:
+        transport: The transport that sends the requests.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._is_given = False
+
+    # This method is not async, because it runs for each page, and another coroutine would cost time.
+    def send(self, request: Request, on_sent: OnSent) -> Coroutine[Any, Any, Outcome]:
+        """Send ``request``. Always a checkpoint."""
+        if not self._is_given and request.headers.get("User-Agent") == product():
+            host = host_of(request.url)
+            if not is_loopback(host):
+                self._is_given = True
+                logger.info(
+                    "%s gets requests with the name %r, which does not identify you: set CONTACT to a URL or e-mail "
+                    "address where site owners can reach you",
+                    host, product(),
+                )  # fmt: skip
+        return self._transport.send(request, on_sent)
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._transport.aclose()
