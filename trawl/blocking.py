@@ -27,7 +27,6 @@ class Blocking(Protocol):
 
         Cancelling waits until the function ends, so that two threads never write to the same file.
         """
-        ...
 
     async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a function that holds no resources, such as a name lookup. Always a checkpoint.
@@ -35,7 +34,6 @@ class Blocking(Protocol):
         Cancelling leaves the function running in its thread, because a dead name server must not delay timeouts or the
         end of the crawl.
         """
-        ...
 
 
 MAX_ABANDONED = 256

@@ -332,19 +332,15 @@ class JobLink(Protocol):
 
     def look(self, view: View) -> Look:
         """Return what the processes say."""
-        ...
 
     def why(self, subject: str) -> tuple[str, Sequence[str]]:
         """Return why a URL, a scope or a host waits, and what its host has asked for."""
-        ...
 
     def effect_of(self, order: Order) -> str:
         """Return the effect that an order would have now."""
-        ...
 
     def order(self, order: Order) -> str:
         """Give all processes an order. Returns in words who executes it when."""
-        ...
 
 
 class JobPage:

@@ -95,24 +95,19 @@ class PageCrawl(Protocol):
     @property
     def stats(self) -> Stats:
         """The statistics."""
-        ...
 
     @property
     def spider(self) -> Any:
         """The spider, whose methods act on pages."""
-        ...
 
     def now_utc(self) -> datetime:
         """Return the wall time."""
-        ...
 
     async def fetch(self, request: Request) -> Response:
         """Send a direct fetch. A checkpoint."""
-        ...
 
     def why(self, subject: Request) -> Any:
         """Return why a request waits; None if it does not."""
-        ...
 
     def shutdown(self, reason: str) -> None:
         """Send nothing new, and finish requests in flight."""

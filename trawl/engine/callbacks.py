@@ -177,11 +177,9 @@ class OutputReceiver(Protocol):
 
     def take_nowait(self, output: object) -> bool:
         """Take one output if that needs no waiting, or return False. Raises ``InvalidOutput`` for other objects."""
-        ...
 
     async def take(self, output: object) -> None:
         """Take one output, and wait for room."""
-        ...
 
 
 class RequestStore(Protocol):
@@ -189,7 +187,6 @@ class RequestStore(Protocol):
 
     async def push(self, requests: list[Request], *, depth: int, source: Response | None = None) -> object:
         """Store requests found at ``depth``, on the page ``source``."""
-        ...
 
 
 class CallbackOutputs:

@@ -37,11 +37,9 @@ class Writer(Protocol):
 
     async def write(self) -> None:
         """Write items until :meth:`close` was called and all items are written."""
-        ...
 
     def close(self) -> None:
         """Accept no more items, so that :meth:`write` finishes."""
-        ...
 
 
 class ItemReceiver(Writer, Protocol):
@@ -54,7 +52,6 @@ class ItemReceiver(Writer, Protocol):
             trio.WouldBlock: If there is no room now.
             ItemLost: If the item can't be written.
         """
-        ...
 
     async def put(self, item: object, page: str = "") -> None:
         """Take an item of ``page``, and wait for room.
@@ -62,7 +59,6 @@ class ItemReceiver(Writer, Protocol):
         Raises:
             ItemLost: If the item can't be written.
         """
-        ...
 
 
 class Processor(Protocol):
@@ -71,7 +67,6 @@ class Processor(Protocol):
     @property
     def is_empty(self) -> bool:
         """True if items pass unchanged and at once."""
-        ...
 
     async def process(self, item: object, spider: object) -> object:
         """Return the item after all pipelines.
@@ -79,11 +74,9 @@ class Processor(Protocol):
         Raises:
             DropItem: If a pipeline drops the item.
         """
-        ...
 
     def opened(self, spider: object) -> AbstractAsyncContextManager[None]:
         """Hold the pipelines open."""
-        ...
 
 
 _BROKEN = (FeedError, trio.BrokenResourceError, trio.ClosedResourceError)

@@ -86,7 +86,6 @@ class Waiter(Protocol):
 
     def deliver(self, outcome: Outcome) -> None:
         """Process the outcome. Must not wait."""
-        ...
 
 
 async def in_steps(steps: Generator[None, None, T]) -> T:

@@ -55,31 +55,25 @@ class Format(Protocol):
     @property
     def columns(self) -> tuple[str, ...] | None:
         """The only fields that can be written from now on; None if any field can be written."""
-        ...
 
     @property
     def opening(self) -> bytes:
         """Bytes at the start of a file."""
-        ...
 
     @property
     def first(self) -> bytes:
         """Bytes between the opening and the first record."""
-        ...
 
     @property
     def separator(self) -> bytes:
         """Bytes between two records."""
-        ...
 
     @property
     def closing(self) -> bytes:
         """Bytes after the last record."""
-        ...
 
     def settled(self, names: Iterable[str]) -> Self:
         """Return the format for items with these fields; itself if it accepts any fields or already has columns."""
-        ...
 
     def record(self, row: Mapping[str, object]) -> bytes:
         """Encode one item.
@@ -87,7 +81,6 @@ class Format(Protocol):
         Raises:
             Exception: If the item can't be written. User classes and libraries may raise any exception.
         """
-        ...
 
     def end_of(self, file: BinaryIO) -> End:
         """Find the end of the last whole record of ``file``.
@@ -97,7 +90,6 @@ class Format(Protocol):
         Raises:
             FormatConflict: If the file was not written in this format, or can't be continued.
         """
-        ...
 
     def continued(self, file: BinaryIO) -> Self:
         """Return this format with the columns in the start of ``file``, such as the header of a CSV.
@@ -105,7 +97,6 @@ class Format(Protocol):
         Raises:
             FormatConflict: If the start of the file contradicts the settings.
         """
-        ...
 
 
 @attrs.frozen

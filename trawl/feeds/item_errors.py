@@ -32,7 +32,6 @@ class Counts(Protocol):
 
     def inc(self, key: str, n: float = 1) -> None:
         """Add ``n`` under ``key``."""
-        ...
 
 
 @attrs.define

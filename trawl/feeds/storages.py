@@ -148,18 +148,15 @@ class FeedStorage(Protocol):
     @property
     def is_seekable(self) -> bool:
         """True for a file, which can be read, truncated, and written at a position."""
-        ...
 
     def write(self, position: int, content: memoryview) -> int:
         """Write ``content`` at ``position``, or only its start if the rest would take long.
 
         Return the number of bytes.
         """
-        ...
 
     def close(self) -> None:
         """Close the storage. A second call does nothing."""
-        ...
 
 
 class LazyStorage:

@@ -258,11 +258,9 @@ class Frontier(Protocol):
         or by another process. The call that should store the request then skips the request and reports it in
         :attr:`PushResult.seen`.
         """
-        ...
 
     async def disclaim(self, fingerprints: Iterable[bytes]) -> None:
         """Forget the claims of requests that were not pushed."""
-        ...
 
     def refusal(self, record: Record) -> str | None:
         """Return why ``record`` can't be stored, with the field and the fix; None if it can be stored.
@@ -270,7 +268,6 @@ class Frontier(Protocol):
         The caller calls this for every record before it pushes the record or replaces another record with it. Does no
         I/O.
         """
-        ...
 
     async def push_many(self, records: Sequence[Record]) -> PushResult:
         """Store ``records`` in this order. The claims of their fingerprints become permanent in the same step.
@@ -281,14 +278,12 @@ class Frontier(Protocol):
         Raises:
             ValueError: If :meth:`refusal` returns a reason for one of the records. No record is stored.
         """
-        ...
 
     async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
         """Lease up to ``limit`` records of a lane, best first.
 
         Each record stays leased until the caller ends the lease with one of the methods below.
         """
-        ...
 
     async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
         """Store items of a request whose callback is still running, so that they need not all stay in memory.
@@ -296,7 +291,6 @@ class Frontier(Protocol):
         When the lease is acknowledged, these items enter the outbox before the items passed with the acknowledgement.
         They are discarded if the lease is released or the process ends first.
         """
-        ...
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
@@ -317,7 +311,6 @@ class Frontier(Protocol):
             ValueError: If :meth:`refusal` returns a reason for an output, or if there are items but no outbox. Nothing
                 is changed.
         """
-        ...
 
     async def replace(self, lease: Record, record: Record) -> bool:
         """Replace a leased record with ``record`` (the target of a redirect, or a retry) in one step.
@@ -328,11 +321,9 @@ class Frontier(Protocol):
             True if the new record is leased here; False if it was stored for another process that works on the same
                 job.
         """
-        ...
 
     async def release(self, leases: Iterable[Record]) -> None:
         """Release leases. Each record returns to its old place in its lane, or is held until its earliest time."""
-        ...
 
     async def drop(self, host: str, leases: Sequence[Record], starts: Callable[[int, int], None]) -> int:
         """Remove the pending records of a host and ``leases`` in one step, and return their number.
@@ -345,55 +336,45 @@ class Frontier(Protocol):
             starts: Called before the step with the number of records to remove and the next arrival order, so that the
                 step stores the caller's count. All of these records have smaller orders (absolute values).
         """
-        ...
 
     def next_due(self) -> float:
         """Return the event loop time at which the first held record is due; infinity if there is none. Does no I/O."""
-        ...
 
     async def wake(self, now: float) -> Sequence[LaneKey]:
         """Move held records that are due at the event loop time ``now`` into their lanes, and return these lanes.
 
         It may leave some due records for the next call. :meth:`next_due` then returns a time in the past.
         """
-        ...
 
     def held_until(self, request: Request) -> float | None:
         """Return the event loop time until which this request object is held; None if unknown or not held.
 
         May be slow.
         """
-        ...
 
     def lanes(self) -> Sequence[LaneKey]:
         """Return the lanes with records that are stored and not leased, in arrival order.
 
         Called once, when a crawl starts.
         """
-        ...
 
     def best(self, lane: LaneKey) -> SortKey | None:
         """Return the key of the best pending record of a lane, excluding leased records; None if there is none.
 
         Does no I/O.
         """
-        ...
 
     def pending_in(self, lane: LaneKey) -> int:
         """Return the number of pending records of a lane, excluding leased records. Does no I/O."""
-        ...
 
     def lane_of(self, request: Request) -> LaneKey | None:
         """Return the lane in which this request, or an equal request, is stored and not leased; None if unknown."""
-        ...
 
     def statistics(self) -> FrontierStatistics:
         """Return the current counts. Does no I/O."""
-        ...
 
     async def aclose(self) -> None:
         """Close the frontier. No acknowledged change is lost."""
-        ...
 
 
 @attrs.frozen

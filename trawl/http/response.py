@@ -40,7 +40,6 @@ class HasUrl(Protocol):
     @property
     def url(self) -> str:
         """The object's URL."""
-        ...
 
 
 MAX_BASE_LENGTH = 2_048

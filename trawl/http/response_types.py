@@ -187,11 +187,9 @@ class BodySink(Protocol):
     @property
     def size_bytes(self) -> int:
         """Bytes written since the start of the body."""
-        ...
 
     def begin(self) -> None:
         """Start a new body, and discard the bytes written before."""
-        ...
 
     async def write(self, pieces: Sequence[bytes]) -> None:
         """Write the next chunks. Cancelling waits for a write that has started. Always a checkpoint.
@@ -199,11 +197,9 @@ class BodySink(Protocol):
         Raises:
             BodyNotWritten: If the chunks can't be written, or the body is no longer wanted.
         """
-        ...
 
     async def discard(self) -> None:
         """Remove the body, because it is incomplete. Always a checkpoint."""
-        ...
 
     def open(self) -> BinaryIO:
         """Open the body for reading. Blocks.
@@ -211,7 +207,6 @@ class BodySink(Protocol):
         Raises:
             ValueError: If the body was removed.
         """
-        ...
 
 
 class FileResponse(Response):

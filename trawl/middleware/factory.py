@@ -47,37 +47,30 @@ class MiddlewareCrawl(Protocol):
     @property
     def settings(self) -> Mapping[str, Any]:
         """The crawl's settings by upper-case name, with Scrapy's accessors (``getbool`` and so on)."""
-        ...
 
     @property
     def stats(self) -> Stats:
         """The crawl's statistics."""
-        ...
 
     @property
     def spider(self) -> Any:
         """The spider."""
-        ...
 
     @property
     def blocking(self) -> Blocking:
         """Runs blocking work in a thread: ``await crawl.blocking.run(function, argument)``."""
-        ...
 
     def now_utc(self) -> datetime:
         """Return the wall time."""
-        ...
 
     def random(self, name: str) -> random.Random:
         """Return a separate random generator for ``name``."""
-        ...
 
     async def fetch(self, request: Request) -> Response:
         """Send another request, which obeys the limits. A checkpoint.
 
         Do not call this while the middleware processes a request.
         """
-        ...
 
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")

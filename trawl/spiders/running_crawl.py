@@ -116,11 +116,9 @@ class RunningCrawl(MiddlewareCrawl, Protocol):
 
     async def render(self, response: Response, **options: Any) -> Response:
         """Render a response in a browser, and return the rendered page. A checkpoint."""
-        ...
 
     def open_page(self, response: Response, *, session: str | None = None) -> AbstractAsyncContextManager[BrowserPage]:
         """Open a response in a browser, and keep the page open while the block runs."""
-        ...
 
     async def add(self, requests: Request | Iterable[Request]) -> None:
         """Add requests to the crawl from outside of callbacks. A checkpoint."""

@@ -191,19 +191,15 @@ class ThrottlingManagerProtocol(Protocol):
 
     def get_scopes(self, request: Request) -> Scopes | Awaitable[Scopes]:
         """Return the scopes of a request: None, an id, ids, or a mapping of ids to expected amounts."""
-        ...
 
     def get_initial_backoff(self) -> ScopeBackoff | Awaitable[ScopeBackoff]:
         """Return the holds before the first send: ids to ``{"delay": seconds}``; ``{}`` takes one step."""
-        ...
 
     def get_response_backoff(self, response: Response) -> ScopeBackoff | Awaitable[ScopeBackoff]:
         """Return the scopes that a response exhausts: None, ids, or a mapping to delay, consumed, remaining."""
-        ...
 
     def get_exception_backoff(self, request: Request, exception: Exception) -> ScopeBackoff | Awaitable[ScopeBackoff]:
         """Return the scopes that a failure without a response exhausts, in the same forms."""
-        ...
 
 
 class ThrottlingScopeManagerProtocol(Protocol):
@@ -215,15 +211,12 @@ class ThrottlingScopeManagerProtocol(Protocol):
 
     def is_trigger(self, response: Response | None, exception: Exception | None) -> bool | None:
         """Return True if this outcome is a trigger; None to decide as configured."""
-        ...
 
     def get_delay(self, response: Response | None, exception: Exception | None, delay: float) -> float | None:
         """Return the seconds to send nothing after a trigger; None for ``delay``, the wait of backing off."""
-        ...
 
     def is_retry(self, request: Request, response: Response | None, exception: Exception | None) -> bool | None:
         """Return True if this trigger counts as one of the request's retries; None for the default."""
-        ...
 
     def get_rampup(
         self, triggers: int, before: Mapping[str, float], after: Mapping[str, float]
@@ -238,7 +231,6 @@ class ThrottlingScopeManagerProtocol(Protocol):
         Returns:
             Some or all of the three limits; missing ones are as in ``after``. None for all of ``after``.
         """
-        ...
 
 
 @attrs.frozen

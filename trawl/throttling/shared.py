@@ -101,7 +101,6 @@ class SharedScopeClient(Protocol):
 
         Call it once, before anything else.
         """
-        ...
 
     def ask(self, scopes: Sequence[tuple[str, float]], priority: int, lead: float = 0.0) -> int:
         """Request a token for shared scopes. Returns the number of the request.
@@ -111,23 +110,18 @@ class SharedScopeClient(Protocol):
             priority: The request's priority.
             lead: Seconds from the grant to the send. Several tokens are granted ahead to compensate for it.
         """
-        ...
 
     def drop(self, number: int) -> None:
         """Leave the queue, or release an unused token."""
-        ...
 
     def sent(self, number: int, now: float, intervals: Sequence[float]) -> None:
         """Record the send of a token's request at ``now``, and how long each scope rests after it."""
-        ...
 
     def written(self, number: int, now: float) -> None:
         """Record the end of that request's write; its scopes rest from ``now``."""
-        ...
 
     def given_back(self, number: int) -> None:
         """Release the places of a used token."""
-        ...
 
     def publish(self, scope_id: str, limits: SharedLimits, *, is_new: bool = False) -> None:
         """Apply limits for all processes. If another process has changed them since, adopt its state instead.
@@ -137,23 +131,18 @@ class SharedScopeClient(Protocol):
             limits: Its limits.
             is_new: True if this process did not know the scope before. Then the state of other processes is kept.
         """
-        ...
 
     def correct(self, scope_id: str, difference: float) -> None:
         """Correct the spent amount of a scope's quota by ``difference`` (negative: a refund)."""
-        ...
 
     def set_remaining(self, scope_id: str, remaining: float) -> None:
         """Set the remaining quota of a scope in the current window."""
-        ...
 
     def why(self, number: int) -> Reason:
         """Return the reason why the request waits, as last reported by the store."""
-        ...
 
     async def run(self) -> None:
         """Exchange messages with the store until cancelled. A checkpoint."""
-        ...
 
 
 class SharedScope(Scope):

@@ -123,11 +123,9 @@ class Transport(Protocol):
         2xx response is in ``request.sink``, if the request has a sink and the transport supports sinks. All other
         bodies are in memory. Cancelling drops the connection. Always a checkpoint.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close all connections without waiting for the peers. Safe to call twice."""
-        ...
 
 
 MAX_TEXT = 200

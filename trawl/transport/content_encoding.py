@@ -36,7 +36,6 @@ class Decoder(Protocol):
     @property
     def is_complete(self) -> bool:
         """True if the input has ended properly."""
-        ...
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the output for ``data``, one chunk for each step of bounded work.
@@ -46,7 +45,6 @@ class Decoder(Protocol):
         Args:
             data: At most :data:`INPUT_BYTES` bytes.
         """
-        ...
 
 
 class GzipDecoder:

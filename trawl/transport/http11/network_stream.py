@@ -48,11 +48,9 @@ class NetworkStream(Protocol):
 
     def send_nowait(self, data: bytes) -> int:
         """Send as much of ``data`` as the system accepts without waiting, and return the number of bytes sent."""
-        ...
 
     async def send(self, data: bytes) -> None:
         """Send all of ``data``. Not always a checkpoint. After a cancellation, ``close`` is the only valid call."""
-        ...
 
     async def receive_soon(self) -> bytes | None:
         """Let other tasks run, then return the received bytes: empty at the end, None if no bytes have arrived.
@@ -60,19 +58,15 @@ class NetworkStream(Protocol):
         This is a checkpoint if it returns bytes. After a call that found no bytes, the next calls may return None
         without a checkpoint.
         """
-        ...
 
     async def receive(self) -> bytes:
         """Wait for bytes and return them; empty at the end. Always a checkpoint. Cancelling loses no bytes."""
-        ...
 
     def is_quiet(self) -> bool:
         """Return whether the connection is open and has no unexpected bytes."""
-        ...
 
     def session(self) -> ssl.SSLSession | None:
         """Return the TLS session, so that another connection can resume it; None without TLS. Call it after a read."""
-        ...
 
     def close(self, *, is_cut: bool = False) -> None:
         """Close the connection without waiting, and without a TLS ``close_notify``. Safe to call twice.
@@ -80,7 +74,6 @@ class NetworkStream(Protocol):
         Args:
             is_cut: Whether to discard bytes that the system has not sent yet.
         """
-        ...
 
 
 class TcpStream:
