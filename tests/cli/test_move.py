@@ -146,7 +146,8 @@ def test_files_with_uncommitted_changes_are_left_alone_unless_one_says_so(
     assert main(["move", "shop", "--write"]) == 1
     captured = capsys.readouterr()
     assert captured.err == (
-        "trawl: shop/spiders/books.py has uncommitted changes and is not written; commit them, or add --dirty\n"
+        "trawl: shop/spiders/books.py is not written, because it has changes that are not committed to git, or git "
+        "does not track it: commit it, or add --dirty\n"
     )
     assert "wrote shop/settings.py" in captured.out
     assert (project / "shop/spiders/books.py").read_text("utf-8") == f"{SPIDER}# mine\n"
@@ -158,7 +159,7 @@ def test_files_that_git_ignores_are_left_alone_too(project: Path, capsys: pytest
     write(project, {".gitignore": "made.py\n", "shop/made.py": "import scrapy\n"})
     commit(project)
     assert main(["move", ".", "--write"]) == 1
-    assert capsys.readouterr().err.startswith("trawl: shop/made.py has uncommitted changes and is not written; ")
+    assert capsys.readouterr().err.startswith("trawl: shop/made.py is not written, because it has changes")
     assert (project / "shop/made.py").read_text("utf-8") == "import scrapy\n"
     assert (project / "pyproject.toml").exists()  # a new file
 
@@ -406,7 +407,7 @@ def test_nothing_is_written_if_git_fails_in_a_repository(project: Path, capsys: 
     before = contents(project)
     assert main(["move", "shop", "--write"]) == 1
     assert contents(project) == before
-    assert "shop/spiders/books.py has uncommitted changes and is not written" in capsys.readouterr().err
+    assert "shop/spiders/books.py is not written, because it has changes" in capsys.readouterr().err
     assert main(["move", "shop", "--write", "--dirty"]) == 0
 
 
@@ -483,8 +484,9 @@ def test_a_declaration_of_a_base_class_in_another_file_is_not_hidden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = "import trawl as scrapy\n\nclass Base(scrapy.Spider):\n    own_settings = {'URL': 1}\n"
-    spider = "from base import Base\n\nclass A(Base):\n    custom_settings = {'SHELF_URL': 1}\n"
-    write(tmp_path, {"base.py": base, "a.py": f"import trawl as scrapy\n{spider}"})
+    middle = "from base import Base\n\nclass Mid(Base):\n    pass\n"
+    spider = "from mid import Mid\n\nclass A(Mid):\n    custom_settings = {'SHELF_URL': 1}\n"
+    write(tmp_path, {"base.py": base, "mid.py": middle, "a.py": f"import trawl as scrapy\n{spider}"})
     monkeypatch.chdir(tmp_path)
     assert main(["move", ".", "--write"]) == 0
     assert (tmp_path / "a.py").read_text("utf-8") == f"import trawl as scrapy\n{spider}"

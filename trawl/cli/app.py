@@ -417,7 +417,7 @@ def settings(
 def move(
     project: Annotated[str, typer.Argument(metavar="PROJECT", help="The folder of a Scrapy project, or a file.")],
     write: Annotated[bool, typer.Option("--write", help="Write the changes instead of showing them.")] = False,
-    dirty: Annotated[bool, typer.Option("--dirty", help="Also write files with uncommitted changes.")] = False,
+    dirty: Annotated[bool, typer.Option("--dirty", help="Also write files that are not committed to git.")] = False,
     both: Annotated[bool, typer.Option("--both", help="Keep the code working with Scrapy too.")] = False,
 ) -> None:
     """Change a Scrapy project so that it runs on trawl, and list what to decide yourself."""

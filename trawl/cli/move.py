@@ -33,6 +33,7 @@ import typer
 
 from trawl.cli import FAILED, OK
 from trawl.cli.checks.compat import check_text
+from trawl.cli.checks.scrapy_only import last_name
 from trawl.cli.list import files_in, find_spiders
 from trawl.cli.settings import lines_of, to_toml, without_secrets
 from trawl.errors import SettingsError, TrawlError, UsageError
@@ -125,18 +126,21 @@ def move_command(
     for file in files:
         decisions += _differences(file, settings)
     changed = [file for file in (*files, *tables) if file.before != file.after]
-    kept = [] if takes_uncommitted or not writes else _uncommitted(root, [file.path for file in changed])
+    unsafe = [] if takes_uncommitted or not writes else _uncommitted(root, [file.path for file in changed])
     for file in changed:
         if not writes:
             typer.echo(file.diff(), nl=False)
-        elif file.path.resolve() in kept:
-            words = "has uncommitted changes and is not written; commit them, or add --dirty"
+        elif file.path.resolve() in unsafe:
+            words = (
+                "is not written, because it has changes that are not committed to git, or git does not track it: "
+                "commit it, or add --dirty"
+            )
             typer.echo(f"trawl: {printable(_shown(file.path))} {words}", err=True)
         else:
             file.path.write_bytes(file.after.encode(file.encoding))
             typer.echo(f"wrote {printable(_shown(file.path))}")
     _tell_end(decisions, len(changed), writes=writes)
-    return FAILED if kept else OK
+    return FAILED if unsafe else OK
 
 
 def _files(root: Path, decisions: list[Decision] | None = None) -> list[Path]:
@@ -322,11 +326,11 @@ def _declared(root: Path) -> set[str]:
 
     The names of the project's classes that have ``own_settings`` are in the result too.
     """
-    names: set[str] = set()
+    found: list[ast.stmt] = []
     for path in _files(root):
         with suppress(SyntaxError, ValueError, LookupError):  # reported as a decision
-            text, _ = _read(path)
-            names |= _declaring(ast.parse(text)) if "own_settings" in text else set()
+            found += ast.parse(_read(path)[0]).body
+    names = _declaring(ast.Module(found, []))
     for path in _settings_modules(root) if root.is_dir() else ():
         with suppress(SyntaxError, ValueError, LookupError):  # reported as a decision
             names |= lines_of(_read(path)[0]).keys()
@@ -357,7 +361,10 @@ def _own_settings(text: str, declared: Collection[str]) -> Iterator[Edit]:
 
 
 def _added(text: str, place: Edit, line: str) -> Edit:
-    """Return the edit that adds a statement: on the next line, or before the other statement if its line has others."""
+    """Return the edit that adds a statement.
+
+    It is added on the next line, or before the statement at ``place`` if that line has other code.
+    """
     before, after = _beside(text, place)
     if _other_code(text, place):
         return Edit(place.start, place.start, f"{line}; ")
@@ -367,12 +374,12 @@ def _added(text: str, place: Edit, line: str) -> Edit:
 
 
 def _declaring(tree: ast.AST, others: Collection[str] = ()) -> set[str]:
-    """Return the names of the classes in a file that have ``own_settings``, and of their and the others' subclasses."""
+    """Return the names of the classes that have ``own_settings``, and of their and the others' subclasses."""
     bases: dict[str, set[str]] = {}
     found = set(others)
     for made in ast.walk(tree):
         if isinstance(made, ast.ClassDef):
-            bases[made.name] = {getattr(base, "id", getattr(base, "attr", "")) for base in made.bases}
+            bases.setdefault(made.name, set()).update(map(last_name, made.bases))
             names = (each for each in ast.walk(made) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
             found |= {made.name for each in names if each.id == "own_settings"}
     for _ in bases:
@@ -596,12 +603,12 @@ def _uncommitted(root: Path, paths: Sequence[Path]) -> list[Path]:
     try:
         top = _git(folder, "rev-parse", "--show-toplevel").strip()
         changed = _git(folder, "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames")
-        kept = _git(Path(top), "ls-files", "-z")  # ignored files, and files of another repository, are not listed
+        tracked = _git(Path(top), "ls-files", "-z")  # ignored files, and files of another repository, are not listed
     except (OSError, subprocess.CalledProcessError):
         above = (folder.resolve(), *folder.resolve().parents)
         return [path.resolve() for path in paths] if any((each / ".git").exists() for each in above) else []
     names = {Path(top, entry[3:]).resolve() for entry in changed.split("\0") if entry}
-    safe = {Path(top, entry).resolve() for entry in kept.split("\0") if entry} - names
+    safe = {Path(top, entry).resolve() for entry in tracked.split("\0") if entry} - names
     return [path.resolve() for path in paths if path.exists() and path.resolve() not in safe]
 
 
