@@ -43,7 +43,7 @@ ONE_CASE_OF = {
     "test_a_kill_forgets_nothing_that_was_spent": 2,
     "test_a_lock_around_a_login_of_a_shared_scope_keeps_nothing_from_going": 4,
     "test_a_login_of_a_shared_scope_that_is_tried_again_keeps_nothing_from_going": 2,
-    "test_a_mixture_keeps_every_promise": 2,
+    "test_a_mixture_keeps_every_promise": 3,
     "test_a_page_holds_no_token_while_its_middleware_fetches_another": 2,
     "test_a_shutdown_gives_back_what_waits_for_a_token": 4,
     "test_a_window_that_is_told_refuses_nothing_and_is_used": 2,

@@ -251,8 +251,10 @@ class _Checker:
                 # a send at the time of a kill may start a window in the next run
                 again = [self.trace.began[1:][:number] for number in range(len(self.trace.began))]
                 again += [[began] for began in self.trace.began[2:]]
-                found = [list(overdrawn(scope, inside, config, end, begun)) for end in ends for begun in again]
-                yield from min(found, key=len)
+                # by rounding, a send when a window ends may belong to this window or start the next one
+                slacks = (EPSILON, -EPSILON)
+                ways = [(end, begun, slack) for end in ends for begun in again for slack in slacks]
+                yield from min([list(overdrawn(scope, inside, config, *way)) for way in ways], key=len)
 
     def within_bandwidth(self) -> Iterator[str]:
         """Check that no send comes before the bytes of the earlier responses are paid for."""
@@ -497,12 +499,18 @@ def _least(config: Mapping[str, Any]) -> float:
 
 
 def overdrawn(
-    scope: str, sends: Sequence[tuple[float, float]], config: Mapping[str, Any], ends: float, begun: Sequence[float]
+    scope: str,
+    sends: Sequence[tuple[float, float]],
+    config: Mapping[str, Any],
+    ends: float,
+    begun: Sequence[float],
+    slack: float = EPSILON,
 ) -> Iterator[str]:
     """Yield a sentence for each send beyond a quota, if the window of the first send ends at ``ends``.
 
     A window may also start at each of the times ``begun``, because a killed run may not have stored the start of its
-    window. The amount used in a running window then counts in the new window.
+    window. The amount used in a running window then counts in the new window. A fixed window ends ``slack`` seconds
+    early.
     """
     quota, window = float(config["quota"]), float(config.get("window", WINDOW))
     spent: list[tuple[float, float]] = []
@@ -514,7 +522,7 @@ def overdrawn(
                 spent, ends = spent if instant < ends - EPSILON else [], instant + window
         if config.get("sliding"):
             spent = [each for each in spent if each[0] + window > at + EPSILON]
-        elif at >= ends - EPSILON:
+        elif at >= ends - slack:
             spent, ends = [], at + window  # a window starts with the first send that is charged
         total = sum(each[1] for each in spent)
         if total + amount > quota + EPSILON and (total > EPSILON or amount <= quota):

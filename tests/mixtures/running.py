@@ -228,7 +228,11 @@ async def _one_run(
     settings: dict[str, Any] = {
         **mixture.settings,
         "THROTTLING_SCOPES": mixture.scope_settings,
-        "DOWNLOADER_MIDDLEWARES": {turns_elsewhere(mixture, asked, trace.failed): 560},
+        **(
+            {"DOWNLOADER_MIDDLEWARES": {turns_elsewhere(mixture, asked, trace.failed): 560}}
+            if mixture.has_middleware
+            else {}
+        ),
         "FEEDS": {str(live / "items.jsonl"): {}},
         **({"JOB_DIR": str(live / "job")} if mixture.kills else {}),
     }

@@ -128,6 +128,20 @@ def test_a_send_before_its_bytes_are_paid_for_is_seen() -> None:
         assert any("paid for" in each for each in violations(mixture, trace)) is is_seen
 
 
+def test_a_send_when_a_window_ends_may_count_in_it_or_in_the_next_one() -> None:
+    mixture, quota = Mixture(1), {"quota": 3, "window": 60.0}
+    (name, site) = next(iter(mixture.sites.items()))
+    mixture.sites, mixture.changes = {name: attrs.evolve(site, config=quota)}, []
+    step = next(step for step in mixture.steps if step.kind == "page" and step.host == name)
+    step = mixture.steps[step.number] = attrs.evolve(step, scopes={"cost": 1.5}, session="")
+    mixture.named = dict.fromkeys(mixture.named, quota)
+    first = Send(time=0.0, finished=1.0, url=step.url, host=name, slot=1, scopes={}, status=200, method="GET", slots={})
+    for at, is_seen in ((60.0 - 1e-11, False), (59.0, False), (60.1, True)):
+        sends = [other(first, time=each, finished=each) for each in (0.0, at, 61.0, 62.0)]
+        trace = Trace(began=[0.0], reason="finished", sends=sends)
+        assert any("spent at" in each for each in violations(mixture, trace)) is is_seen
+
+
 def test_a_quota_that_is_spent_again_in_its_window_after_a_kill_is_seen() -> None:
     config = {"quota": 3, "window": 60.0}
     for begun in ([], [5.0]):

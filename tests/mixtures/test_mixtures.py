@@ -15,15 +15,20 @@ FIRST = int(os.environ.get("MIXTURES_FIRST", "0"))
 COUNT = int(os.environ.get("MIXTURES", "2000"))
 
 
+FORMS = pytest.mark.parametrize("has_middleware", [True, False], ids=["behind-user-code", "without-user-code"])
+
+
+@FORMS
 @pytest.mark.parametrize("seed", range(24))
-def test_a_mixture_keeps_every_promise(seed: int, tmp_path: Path) -> None:
-    mixture = Mixture(seed)
+def test_a_mixture_keeps_every_promise(seed: int, has_middleware: bool, tmp_path: Path) -> None:
+    mixture = Mixture(seed, has_middleware=has_middleware)
     assert violations(mixture, run_mixture(mixture, tmp_path)) == []
 
 
 @pytest.mark.sweep
+@FORMS
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, 20))
-def test_each_of_many_mixtures_keeps_every_promise(first: int, tmp_path: Path) -> None:
+def test_each_of_many_mixtures_keeps_every_promise(first: int, has_middleware: bool, tmp_path: Path) -> None:
     for seed in range(first, min(first + 20, FIRST + COUNT)):
-        mixture = Mixture(seed)
+        mixture = Mixture(seed, has_middleware=has_middleware)
         assert violations(mixture, run_mixture(mixture, tmp_path / str(seed))) == [], f"seed {seed}"

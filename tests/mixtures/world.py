@@ -108,9 +108,11 @@ class Mixture:
 
     Args:
         seed: The seed.
+        has_middleware: False for the same mixture without middleware and with pages for the requests that it changes.
 
     Attributes:
         seed: The seed.
+        has_middleware: Whether requests pass a middleware.
         sites: The hosts by name.
         named: The other scopes: id to their entry in ``THROTTLING_SCOPES``.
         settings: The settings that do not name a scope.
@@ -122,8 +124,9 @@ class Mixture:
             await.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, has_middleware: bool = True) -> None:
         self.seed = seed
+        self.has_middleware = has_middleware
         draw = random.Random(f"mixture:{seed}")
         names = [f"h{number}.example" for number in range(draw.choice([1, 2, 2, 3, 4]))]
         self.sites: dict[str, Site] = {name: _site(name, draw) for name in names}
@@ -158,8 +161,12 @@ class Mixture:
             self.awaits = None
         # If middleware awaits before sends, requests enter it early, and requests that it handles itself would be
         # early.
-        may = self.awaits is None and not is_plain
+        may = has_middleware and self.awaits is None and not is_plain
         self.has_user_code: bool = may and random.Random(f"user code:{seed}").random() < 0.8
+        if not has_middleware:
+            self.awaits = None
+            kinds = {"replace": "page", "rewrite": "page"}
+            self.steps = [attrs.evolve(step, kind=kinds.get(step.kind, step.kind)) for step in self.steps]
         self._add_bandwidths(random.Random(f"bandwidth:{seed}"), ids, may_change=not is_plain)
 
     def _add_bandwidths(self, draw: random.Random, ids: list[str], *, may_change: bool) -> None:
