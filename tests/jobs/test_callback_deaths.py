@@ -239,8 +239,9 @@ async def test_middleware_that_continues_after_its_own_timeout_is_recorded(
     assert failed(runs) == {"http://a.example/2": "its middleware ended the process 3 times"}
 
 
+@pytest.mark.parametrize("dies_in", ["callback", "middleware"])
 async def test_no_page_waits_for_a_suspect_in_the_timeout_of_its_middleware(
-    folder: Path, autojump_clock: MockClock
+    folder: Path, autojump_clock: MockClock, dies_in: str
 ) -> None:
     class Slow(Listed):
         dies: ClassVar[bool] = True
@@ -256,6 +257,9 @@ async def test_no_page_waits_for_a_suspect_in_the_timeout_of_its_middleware(
 
     def impatient(fetch: Fetch) -> Fetch:
         async def fetched(request: Request) -> Outcome:
+            if Slow.dies and dies_in == "middleware":  # so each page is a suspect
+                await trio.sleep(0.1)
+                Deadly.killer.die()
             with trio.move_on_after(2.0):
                 return await fetch(request)
             late.append(request.url)
@@ -271,6 +275,61 @@ async def test_no_page_waits_for_a_suspect_in_the_timeout_of_its_middleware(
     assert await run_or_die(runs, Slow) is not None
     assert late == []
     assert runs.urls == list(Listed.start_urls)
+
+
+async def test_suspects_do_not_wait_again_and_again_for_a_start_that_only_waits(
+    folder: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Queued(Listed):
+        dies: ClassVar[bool] = True
+
+        async def start(self) -> Any:
+            for url in self.start_urls:
+                yield trawl.Request(url)
+            await trio.sleep(100.0)  # for the next entry of a queue
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            await trio.sleep(0.1)
+            if self.dies:
+                Deadly.killer.die()
+            ended_at.append(trio.current_time())
+            yield {"url": response.url}
+
+    def passing(fetch: Fetch) -> Fetch:
+        return fetch
+
+    ended_at: list[float] = []
+    runs = Runs(folder, listed(), settings={**FAST, "DOWNLOADER_MIDDLEWARES": {passing: 560}})
+    assert await run_or_die(runs, Queued) is None
+    Queued.dies = False
+    began_at = trio.current_time()
+    assert await run_or_die(runs, Queued) is not None
+    assert max(ended_at) - began_at < 15.0
+    assert "died in the callback of" in caplog.text
+    assert runs.urls == list(Listed.start_urls)
+
+
+async def test_the_deaths_of_pages_that_are_dropped_by_hand_are_forgotten(
+    folder: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Dropped(Listed):
+        dies: ClassVar[bool] = True
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            if self.dies and response.url.endswith("/5"):
+                Deadly.killer.die()
+            yield {"url": response.url}
+
+    async def drop(crawl: Any) -> None:
+        await crawl.drop("a.example")
+
+    runs = Runs(folder, listed(), Dropped, settings=FAST)
+    assert await run_or_die(runs, Dropped) is None
+    Dropped.dies = False
+    await runs.run([drop], DOWNLOAD_DELAY=10.0, CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    assert "died in the callback of http://a.example/5" in caplog.text
+    assert "http://a.example/5" not in runs.urls
+    assert deaths_left(runs) == []
 
 
 async def test_middleware_that_answers_and_ends_the_process_fails_its_page(

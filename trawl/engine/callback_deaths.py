@@ -3,18 +3,19 @@
 Theory of operation. While user code runs for a page, a file names the page (:mod:`trawl.frontier.running_callbacks`).
 The next process that opens the job reads the file of the dead process and counts one death for each of these pages, in
 the job. Code that awaits something may be in the file without being the cause. So a page with a death becomes a
-*suspect*: its code runs alone, and the next death counts only for the page that caused it. When the callback of a
-suspect or the page itself ends, the page is no longer a suspect. After :data:`MOST_DEATHS` deaths the page is not sent
-any more and becomes one of the failed requests.
+*suspect*: from then on it takes turns with other code (:class:`Turns`), so that usually the next death counts only for
+the page that caused it. When the callback of a suspect or the page itself ends, the page is no longer a suspect. After
+:data:`MOST_DEATHS` deaths the page is not sent any more and becomes one of the failed requests.
 
 Middleware is recorded except while it waits for the send. Item pipelines run during the callback. Each output of
-``start()`` is recorded by its number, and takes turns with the suspects. A death counts for it only if the code of no
-page ran, and after three deaths ``start()`` ends with an error, which the next run forgets.
+``start()`` is recorded by its number. A death counts for it only if the code of no page ran, and after three deaths
+``start()`` ends with an error, which the next run forgets.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -28,7 +29,7 @@ from trawl.engine.state import current_attempt
 from trawl.frontier.job import Job
 from trawl.frontier.running_callbacks import KEY_BYTES, LeftFile, RunningCallback, RunningCallbacks, key_of
 from trawl.frontier.sections import Section
-from trawl.http import Fetch, Outcome, Request
+from trawl.http import Fetch, Outcome, Request, host_scope
 from trawl.passwords import without_passwords
 from trawl.scheduler import Attempt
 
@@ -42,7 +43,7 @@ MOST_DEATHS = 3
 """Number of deaths after which a page fails."""
 
 ALONE_SECONDS = 10.0
-"""Seconds that a callback waits at most, so that it or a suspect runs alone. One callback may wait for another."""
+"""Seconds that a suspect waits at most for other code to end, and that other code then waits at most for it."""
 
 MAX_NAMED = 5
 """Maximum number of pages that a message about a death names."""
@@ -70,6 +71,65 @@ class PageDeaths(msgspec.Struct, frozen=True):
     place: str = "callback"
 
 
+class Turns:
+    """Lets a suspect run alone: it waits until no other code runs, and other code does not start beside it.
+
+    A turn lasts until the attempt of the suspect ends. It and the wait before it include sends, because a wait after a
+    send would count in the timeouts of middleware. One callback may wait for another, so no wait is longer than
+    :data:`ALONE_SECONDS`, and code that has run for longer is not waited for.
+
+    Args:
+        running: The code that runs now, with its slot and the event loop time of its start.
+
+    Attributes:
+        owner: The key of the suspect that has its turn now; None: none has.
+    """
+
+    def __init__(self, running: Mapping[object, tuple[int, float]]) -> None:
+        self.owner: bytes | None = None
+        self._until = math.inf  # time at which the turn may be taken from the owner
+        self._waiting = 0  # number of suspects that wait for their turn, before any other code
+        self._running = running
+        self._lot = trio.lowlevel.ParkingLot()
+
+    async def wait(self, key: bytes, *, is_suspect: bool) -> None:
+        """Wait until the code of a page or ``start()`` may start. If it is a suspect, its turn begins."""
+        if self.owner == key:
+            return
+        self._waiting += is_suspect
+        try:
+            while self.owner is not None or (self._waiting and not is_suspect):
+                with trio.move_on_at(self._until):
+                    await self._lot.park()
+                if trio.current_time() >= self._until:
+                    self.end(self.owner)
+        finally:
+            self._waiting -= is_suspect
+        if not is_suspect:
+            return
+        self.owner, self._until = key, math.inf
+        try:
+            latest = max((since for _, since in self._running.values()), default=-math.inf)
+            with trio.move_on_at(latest + ALONE_SECONDS):
+                while self._running:
+                    await self._lot.park()
+        except BaseException:
+            self.end(key)
+            raise
+        self._until = trio.current_time() + ALONE_SECONDS
+        self.look()
+
+    def look(self) -> None:
+        """Let waiting code look again, because other code has ended."""
+        self._lot.unpark_all()
+
+    def end(self, key: bytes | None) -> None:
+        """End the turn of ``key``, if it has one."""
+        if self.owner == key:
+            self.owner, self._until = None, math.inf
+            self.look()
+
+
 class CallbackDeaths(NoDeaths):
     """Records which callbacks run, and knows the pages whose callbacks ended a process before.
 
@@ -87,11 +147,9 @@ class CallbackDeaths(NoDeaths):
         self._folder: Path | None = None
         self._blocking: Blocking = InlineBlocking()
         self._suspects: dict[bytes, PageDeaths] = {}
-        self._running = 0
-        self._alone: bytes | None = None
-        self._slots: dict[Attempt, int] = {}
+        self._running: dict[object, tuple[int, float]] = {}
+        self._turns = Turns(self._running)
         self._started = 0
-        self._changed = trio.Event()
 
     async def open(self, blocking: Blocking) -> None:
         """Count the deaths of earlier processes, and create the file of this one. A checkpoint.
@@ -132,10 +190,10 @@ class CallbackDeaths(NoDeaths):
             return
         left = await self._blocking.run(LeftFile.all_in, self._folder)
         try:
-            for each in left:
-                if each.callbacks:
-                    self._count(each.callbacks)
-            if any(each.callbacks for each in left):
+            found = [each.callbacks for each in left if each.callbacks]
+            for callbacks in found:
+                self._count(callbacks)
+            if found:
                 await self._job.commit()  # at once, because the next death may come before the next step
             for each in left:
                 await self._blocking.run(each.remove)
@@ -153,80 +211,58 @@ class CallbackDeaths(NoDeaths):
     def give_up(self, attempt: Attempt) -> str:
         """Forget the deaths of a page that fails now, and return why it fails."""
         key = key_of(attempt.options.lease)
-        deaths = self._suspects[key]
+        deaths = self._suspects.get(key, PageDeaths(MOST_DEATHS, ""))  # another process may have forgotten them
         words = f"its {_words_of(deaths)}"
         self._forget(key)
         logger.error("%r fails: %s", attempt.request, words)
         return words
 
+    def dropped(self, host: str) -> None:
+        """Forget the deaths of the pages of a host, because its pages were removed."""
+        for key, deaths in list(self._suspects.items()):
+            if deaths.place != "start()" and host_scope(deaths.url) == host:
+                self._forget(key)
+
     async def enter(self, attempt: Attempt, place: str) -> None:
         """Record that user code of a page starts. Waits if a suspect runs. Call :meth:`leave` at its end.
 
         Args:
-            attempt: The attempt of the page.
+            attempt: The attempt of the page. Call :meth:`end_turn` at its end.
             place: ``callback`` or ``middleware``.
         """
-        if self._suspects or self._alone is not None:
-            await self._turn(key_of(attempt.options.lease))
+        if self._suspects or self._turns.owner is not None:
+            key = key_of(attempt.options.lease)
+            await self._turns.wait(key, is_suspect=key in self._suspects)
         self._enter_now(attempt, place)
 
     def _enter_now(self, attempt: Attempt, place: str) -> None:
-        self._running += 1
-        self._slots[attempt] = self._begin(key_of(attempt.options.lease), attempt.options.lease.request.url, place)
+        self._begin(attempt, key_of(attempt.options.lease), attempt.options.lease.request.url, place)
 
-    def leave(self, attempt: Attempt) -> None:
+    def leave(self, attempt: object) -> None:
         """Record that the code of a page does not run any more. A second call does nothing."""
-        slot = self._slots.pop(attempt, None)
-        if slot is not None:
-            self._running -= 1
-            self._end(slot)
-            self._end_turn(key_of(attempt.options.lease))
+        slot, _ = self._running.pop(attempt, (-1, 0.0))
+        self._clear(slot)
+        self._turns.look()
 
-    async def _turn(self, key: bytes) -> None:
-        """Wait until the code of a page or ``start()`` may start: a suspect runs alone. A checkpoint.
-
-        Returns after :data:`ALONE_SECONDS` in any case, because a callback may wait for another one. Then the suspect
-        that ran is not alone any more, so no other code waits for it.
-        """
-        try:
-            await trio.lowlevel.checkpoint()
-            with trio.move_on_after(ALONE_SECONDS) as waiting:
-                while self._alone is not None:
-                    await self._changed.wait()
-                if key in self._suspects:
-                    self._alone = key
-                    while self._running:
-                        await self._changed.wait()
-            if waiting.cancelled_caught and self._alone is not None and self._alone != key:
-                self._end_turn(self._alone)
-        except BaseException:
-            self._end_turn(key)
-            raise
-
-    def _end_turn(self, key: bytes) -> None:
-        """Let waiting code look again, because the code of ``key`` has ended."""
-        if self._alone is not None:
-            if self._alone == key:
-                self._alone = None
-            self._changed.set()
-            self._changed = trio.Event()
+    def end_turn(self, attempt: Attempt) -> None:
+        """Let other code run again, because the attempt of a suspect has ended."""
+        if self._turns.owner is not None and attempt.is_page:
+            self._turns.end(key_of(attempt.options.lease))
 
     def around(self, send: Fetch) -> Fetch:
         """Return a fetch that calls ``send``, during which the middleware around it does not run."""
 
         async def sent(request: Request) -> Outcome:
             attempt = current_attempt.get()
-            if attempt is None or attempt not in self._slots:
+            if attempt is None or attempt not in self._running:
                 return await send(request)
-            self.leave(attempt)
+            slot, since = self._running[attempt]
+            self._clear(slot)
+            self._running[attempt] = -1, since  # a suspect waits for it, but no death counts for it
             try:
-                outcome = await send(request)
-                # Others don't wait in the user's cancel scopes.
-                if (key := key_of(attempt.options.lease)) in self._suspects:
-                    await self._turn(key)
+                return await send(request)
             finally:  # also after an error, because the middleware may continue, as after its own timeout
                 self._enter_now(attempt, "middleware")
-            return outcome
 
         return sent
 
@@ -246,11 +282,10 @@ class CallbackDeaths(NoDeaths):
         if (deaths := self._suspects.get(key)) is not None and deaths.count >= MOST_DEATHS:
             self._forget(key)
             raise RuntimeError(f"{_words_of(deaths)}, at output {deaths.url}")
-        if self._suspects or self._alone is not None:
+        if self._suspects or self._turns.owner is not None:
             with trio.CancelScope(shield=True):  # against the cancel scopes of start()
-                await self._turn(key)
-        self._running += 1
-        slot = self._begin(key, str(self._started + 1), "start()")
+                await self._turns.wait(key, is_suspect=deaths is not None)
+        self._begin(_START, key, str(self._started + 1), "start()")
         try:
             output = await anext(started)
         except Exception:  # also at its end
@@ -258,20 +293,20 @@ class CallbackDeaths(NoDeaths):
                 self._forget(each)
             raise
         finally:
-            self._running -= 1
-            self._end(slot)
-            self._end_turn(key)
+            self.leave(_START)
+            self._turns.end(key)
         self._started += 1
         if deaths is not None:
             self._forget(key)
         return output
 
-    def _begin(self, key: bytes, url: str, place: str) -> int:
-        if self._file is None or self._job.is_lease_lost:  # if it is lost before, this code is not the cause
-            return -1
-        return self._file.begin(key, url, place)
+    def _begin(self, code: object, key: bytes, url: str, place: str) -> None:
+        slot = -1
+        if self._file is not None and not self._job.is_lease_lost:  # if it is lost before, this code is not the cause
+            slot = self._file.begin(key, url, place)
+        self._running[code] = slot, trio.current_time()
 
-    def _end(self, slot: int) -> None:
+    def _clear(self, slot: int) -> None:
         if self._file is not None:
             end = self._file.leave if self._job.is_lease_lost else self._file.end
             end(slot)

@@ -37,6 +37,10 @@ class JobWorker(Worker):
             return Outcome(attempt.request, then=Drop(reason, self._deaths.give_up(attempt)))
         return super()._refusal(attempt, reason, failure)
 
+    def _end(self, attempt: Attempt) -> None:
+        super()._end(attempt)
+        self._deaths.end_turn(attempt)
+
     async def _outcome(self, attempt: Attempt) -> Outcome:
         if not self._may_fetch or not attempt.is_page:  # without user code, nothing is recorded
             return await super()._outcome(attempt)

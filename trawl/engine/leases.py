@@ -86,6 +86,7 @@ class Leases:
         self._frontier = context.frontier
         self._stats = context.stats
         self._state = context.state
+        self._deaths = context.open_job.deaths
         self._abandoned: list[Record] = []
 
     @property
@@ -246,6 +247,7 @@ class Leases:
             await self._frontier.release(leases)  # noqa: ASYNC120 - the caller is shielded
             self._stored(leases)
             raise
+        self._deaths.dropped(host)
         self._stats.inc("dropped_by_hand", count - counted)
         self._state.left(count)
 

@@ -48,6 +48,9 @@ class NoDeaths:
     def leave(self, attempt: Attempt) -> None:
         """Record that the code of a page does not run any more. A second call does nothing."""
 
+    def dropped(self, host: str) -> None:
+        """Forget the deaths of the pages of a host, because its pages were removed."""
+
     def around(self, send: Fetch) -> Fetch:
         """Return a fetch that calls ``send``, during which the middleware around it does not run."""
         return send

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
@@ -33,9 +33,6 @@ from trawl.errors import IgnoreRequest, SettingsError
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.plugins import load_plugin
 from trawl.tracebacks import blocking_line, contained
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "MEBIBYTE",
