@@ -88,24 +88,17 @@ class Turns:
     def __init__(self, running: Mapping[object, tuple[int, float]]) -> None:
         self.owner: bytes | None = None
         self._until = math.inf  # time at which the turn may be taken from the owner
-        self._waiting = 0  # number of suspects that wait for their turn, before any other code
         self._running = running
         self._lot = trio.lowlevel.ParkingLot()
 
     async def wait(self, key: bytes, *, is_suspect: bool) -> None:
         """Wait until the code of a page or ``start()`` may start. If it is a suspect, its turn begins."""
-        if self.owner == key:
-            return
-        self._waiting += is_suspect
-        try:
-            while self.owner is not None or (self._waiting and not is_suspect):
-                with trio.move_on_at(self._until):
-                    await self._lot.park()
-                if trio.current_time() >= self._until:
-                    self.end(self.owner)
-        finally:
-            self._waiting -= is_suspect
-        if not is_suspect:
+        while self.owner not in (None, key):
+            with trio.move_on_at(self._until):
+                await self._lot.park()
+            if trio.current_time() >= self._until:
+                self.end(self.owner)
+        if not is_suspect or self.owner == key:
             return
         self.owner, self._until = key, math.inf
         try:
