@@ -161,7 +161,7 @@ def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method 
     except ValueError:  # the callable has no signature
         return method
     named = {"spider": spider} if "spider" in signature.parameters else {}
-    if not named and _binds(signature, taken + 1):
+    if not named and accepts_arguments(method, taken + 1):
         return lambda *arguments: method(*arguments, spider)
     try:
         signature.bind(*[None] * taken, **named)
@@ -171,14 +171,6 @@ def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method 
         given = "one argument" if taken == 1 else f"{taken} arguments"
         raise SettingsError(f"{setting}: {name} has to take {given} (and the spider): {error}", setting) from error
     return (lambda *arguments: method(*arguments, spider=spider)) if named else method
-
-
-def _binds(signature: inspect.Signature, arguments: int) -> bool:
-    try:
-        signature.bind(*[None] * arguments)
-    except TypeError:
-        return False
-    return True
 
 
 async def _before(method: _Method, request: Request, name: str) -> Outcome | None:

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from trawl.errors import DropItem, SettingsError
 from trawl.items import InvalidItem
-from trawl.middleware.factory import entry_name, make_instance
+from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.throttling.managers import awaited
 from trawl.tracebacks import contained
 
@@ -206,24 +206,12 @@ def _with_spider(method: Method | None, taken: int, name: str) -> Method | None:
 
     If the method takes fewer arguments, the last argument (the spider) is omitted.
     """
-    if method is None:
-        return None
-    try:
-        signature = inspect.signature(method)
-    except ValueError:  # the callable has no signature
+    if method is None or accepts_arguments(method, taken):
         return method
-    try:
-        signature.bind(*[None] * taken)
-    except TypeError:
-        plain = method
-    else:
-        return method
-    try:
-        signature.bind(*[None] * (taken - 1))
-    except TypeError as error:
+    if not accepts_arguments(method, taken - 1):
         given = "an item (and the spider)" if taken == 2 else "the spider, or nothing"
-        raise SettingsError(f"ITEM_PIPELINES: {name} has to take {given}: {error}", "ITEM_PIPELINES") from error
-    return lambda *arguments: plain(*arguments[:-1])
+        raise SettingsError(f"ITEM_PIPELINES: {name} has to take {given}", "ITEM_PIPELINES")
+    return lambda *arguments: method(*arguments[:-1])
 
 
 _OURS = {

@@ -27,9 +27,10 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from trawl.errors import SettingsError, UsageError
 from trawl.http import join_url
@@ -167,18 +168,13 @@ def _told(error: SettingsError) -> str:
 def _web_of(table: WebTable, folder: Path) -> SimulatedWeb:
     web = SimulatedWeb()
     for name, host in table.hosts.items():
-        options: dict[str, Any] = {
+        options = {key: value for key, value in asdict(host).items() if key not in {"limits", "site", "pages"}} | {
             "latency": _law(table.latency if host.latency is UNSET else host.latency),
             "connect": _law(table.connect if host.connect is UNSET else host.connect),
-            "keep_alive": host.keep_alive,
-            "limit": [_limit(each) for each in (*([host.limit] if host.limit else []), *host.limits)],
-            "robots": host.robots,
-            "status": host.status,
+            "limit": [RateLimit(**asdict(each)) for each in (*([host.limit] if host.limit else []), *host.limits)],
             "body": EMPTY_PAGE if host.body is None else host.body,
-            "headers": host.headers,
             "connect_error": failure_named(host.connect_error),
-            "outages": [_outage(each) for each in host.outages],
-            "address": host.address,
+            "outages": [Outage(**asdict(each) | {"error": failure_named(each.error)}) for each in host.outages],
         }
         if host.site is None:
             web.add_host(name, **options)
@@ -195,38 +191,13 @@ def _add_page(web: SimulatedWeb, url: str, page: PageTable, folder: Path) -> Non
     if page.redirect is not None:
         web.add_redirect(url, page.redirect, status=page.status or 302, headers=page.headers)
         return
-    web.add_page(
-        url,
-        page.links,
-        title=page.title,
-        body=page.body if page.file is None else (folder / page.file).read_bytes(),
-        status=page.status or 200,
-        headers=page.headers,
-        latency=page.latency,
-        first_byte=page.first_byte,
-        error=failure_named(page.error),
-    )
+    options = {key: value for key, value in asdict(page).items() if key not in {"file", "redirect"}} | {
+        "body": page.body if page.file is None else (folder / page.file).read_bytes(),
+        "status": page.status or 200,
+        "error": failure_named(page.error),
+    }
+    web.add_page(url, **options)
 
 
 def _law(value: float | list[float]) -> Latency:
     return Uniform(*value) if isinstance(value, list) else value
-
-
-def _limit(table: LimitTable) -> RateLimit:
-    return RateLimit(
-        table.rate,
-        table.burst,
-        table.status,
-        table.retry_after,
-        headers=table.headers,
-        latency=table.latency,
-        body=table.body,
-        changes=[(at, rate) for at, rate in table.changes],
-    )
-
-
-def _outage(table: OutageTable) -> Outage:
-    error = failure_named(table.error)
-    return Outage(
-        table.start, table.end, table.status, error=error, retry_after=table.retry_after, latency=table.latency
-    )
