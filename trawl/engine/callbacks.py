@@ -196,10 +196,11 @@ class CallbackOutputs:
         sender: Receives the items.
         store: Receives requests while the callback runs, if it yields too many to hold.
         depth: Depth of its requests, in links.
-        source: The response that was passed to the callback.
+        source: See the attribute.
         events: Receives an event for each item.
 
     Attributes:
+        source: The response that was passed to the callback.
         requests: Requests that are not stored yet. They are stored with the callback's acknowledgement.
         items: Number of items so far.
         latest: The latest item; None before the first.
@@ -215,7 +216,6 @@ class CallbackOutputs:
         "_kept",
         "_lost",
         "_sender",
-        "_source",
         "_store",
         "failure",
         "has_query_error",
@@ -223,6 +223,7 @@ class CallbackOutputs:
         "items",
         "latest",
         "requests",
+        "source",
         "waited",
     )
 
@@ -238,7 +239,7 @@ class CallbackOutputs:
         self._sender = sender
         self._store = store
         self._depth = depth
-        self._source = source
+        self.source: Response | None = source
         self.requests: list[Request] = []
         self._kept = 0  # number of requests at the front with ``dont_filter``, which stay until the end
         self._lost = 0
@@ -251,12 +252,7 @@ class CallbackOutputs:
 
     @property
     def _page(self) -> str:
-        return "" if self._source is None else self._source.url
-
-    @property
-    def source(self) -> Response | None:
-        """The response that was passed to the callback."""
-        return self._source
+        return "" if self.source is None else self.source.url
 
     def take_nowait(self, output: object) -> bool:
         """Take one output if that needs no waiting; returns False if it does.
@@ -283,7 +279,7 @@ class CallbackOutputs:
             return True  # the loss is logged and counted, and the callback continues
         self.items += 1
         if ItemScraped in self._events.wanted:
-            self._events.emit(ItemScraped(output, self._source))
+            self._events.emit(ItemScraped(output, self.source))
         return True
 
     async def take(self, output: object) -> None:
@@ -295,7 +291,7 @@ class CallbackOutputs:
         await trio.lowlevel.checkpoint()
         if isinstance(output, Request):
             began_at = trio.current_time()
-            await self._store.push(self._full(), depth=self._depth, source=self._source)
+            await self._store.push(self._full(), depth=self._depth, source=self.source)
             if self._sender.is_lasting:
                 self.waited += trio.current_time() - began_at
             self.requests.append(output)
@@ -310,7 +306,7 @@ class CallbackOutputs:
                 raise
             self.items += 1
             if finished is not None and ItemScraped in self._events.wanted:
-                self._events.emit(ItemScraped(finished, self._source))
+                self._events.emit(ItemScraped(finished, self.source))
 
     def _full(self) -> list[Request]:
         """Remove and return the requests that must be stored now.
@@ -391,28 +387,21 @@ async def consume(
     """
     if result is None:
         return
-    if type(result) is GeneratorType:  # the most common kind; the checks below take longer than fetching an output
-        await _consume(result, receiver, shields, refused)
-        return
-    if inspect.isawaitable(result):
-        result = await result
-    if isinstance(result, AsyncIterable):
-        # An iterable that is not a generator has nothing to close.
-        async with aclosing(cast("Any", result)) if hasattr(result, "aclose") else nullcontext(result) as outputs:
-            async for output in outputs:
-                try:
-                    if not receiver.take_nowait(output):
-                        await _take(output, receiver, shields)
-                except InvalidOutput as error:
-                    refused(error.told(outputs))
-        return
-    await _consume(iterate(result), receiver, shields, refused)
-
-
-async def _consume(
-    result: Any, receiver: OutputReceiver, shields: Shields, refused: Callable[[TypeError], object]
-) -> None:
-    with closing(result) if hasattr(result, "close") else nullcontext(result) as outputs:
+    if type(result) is not GeneratorType:  # the most common kind; the checks take longer than fetching an output
+        if inspect.isawaitable(result):
+            result = await result
+        if isinstance(result, AsyncIterable):
+            # An iterable that is not a generator has nothing to close.
+            async with aclosing(cast("Any", result)) if hasattr(result, "aclose") else nullcontext(result) as outputs:
+                async for output in outputs:
+                    try:
+                        if not receiver.take_nowait(output):
+                            await _take(output, receiver, shields)
+                    except InvalidOutput as error:
+                        refused(error.told(outputs))
+            return
+        result = iterate(result)
+    with closing(cast("Any", result)) if hasattr(result, "close") else nullcontext(result) as outputs:
         for output in outputs:
             try:
                 if not receiver.take_nowait(output):

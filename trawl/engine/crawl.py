@@ -277,6 +277,9 @@ class Crawl:
         state = self._state
         return reason is NO_PAGES and state.callbacks - state.finishing < state.most_callbacks
 
+    def _or_storing(self, reason: Reason | None, now: float) -> Reason | None:
+        return self._storing(now) if self._is_blocked_by_store(reason) else reason
+
     def why(self, subject: Request | str) -> Reason | None:
         """Explain why a pending request, a URL, a scope (by its id) or a host waits.
 
@@ -299,21 +302,18 @@ class Crawl:
             return self._storing(now)
         reason = self._scheduler.why(subject, now)
         if reason is not None:
-            return self._storing(now) if self._is_blocked_by_store(reason) else reason
+            return self._or_storing(reason, now)
         if (until := self._frontier.held_until(subject)) is not None:
             return Reason("", "not_before", until, "the request's own delay")
         lane = self._frontier.lane_of(subject)
         if lane is None:
             return self._why_elsewhere(host_scope(subject.url))
-        reason = self._scheduler.why(lane, now)
-        return self._storing(now) if self._is_blocked_by_store(reason) else reason
+        return self._or_storing(self._scheduler.why(lane, now), now)
 
     def _why_url(self, url: str, now: float) -> Reason | None:
         """Return why the pending request for a URL waits, or else why its host would."""
         reason = self._scheduler.why_url(Request(url).url, now)
-        if reason is None:
-            return self.why(host_scope(url))
-        return self._storing(now) if self._is_blocked_by_store(reason) else reason
+        return self.why(host_scope(url)) if reason is None else self._or_storing(reason, now)
 
     def _why_elsewhere(self, host: str) -> Reason | None:
         """Return the reason if another process of the job sends to a host; otherwise None."""

@@ -75,10 +75,7 @@ async def run_crawl(context: CrawlContext) -> CrawlResult:
         watchers = _begun(context, engine)
     # A user class could not be made. Everything that was opened for the crawl must still be closed.
     except BaseException:
-        if engine is not None:
-            engine.leave()
-        await _closing("the transport", context.network.transport.aclose)  # noqa: ASYNC102 - shielded and limited
-        await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
+        await _leave(context, engine)  # noqa: ASYNC102 - shielded and limited
         raise
     writing = _WriterTask(engine)
     engine.crawl.when_cancelled(writing.hurry)
@@ -104,9 +101,7 @@ async def run_crawl(context: CrawlContext) -> CrawlResult:
         await _closing("the spider", partial(_closed, context.spider, engine.hooks, reason), engine.crawl)  # noqa: ASYNC102
         engine.script_pages.tell()
         _keep_last_word(engine, reason)
-        engine.leave()
-        await _closing("the transport", context.network.transport.aclose)  # noqa: ASYNC102
-        await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
+        await _leave(context, engine)  # noqa: ASYNC102
         stats = engine.crawl.stats
         stats.set("finish_reason", reason)
         stats.set("elapsed_seconds", engine.job_state.elapsed)
@@ -129,11 +124,16 @@ async def try_crawl(context: CrawlContext) -> CrawlResult:
         for scope in context.values.throttling.throttling_scopes:
             engine.throttle.scope(scope, trio.current_time())
     finally:
-        if engine is not None:
-            engine.leave()
-        await _closing("the transport", context.network.transport.aclose)  # noqa: ASYNC102 - shielded and limited
-        await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
+        await _leave(context, engine)  # noqa: ASYNC102 - shielded and limited
     return CrawlResult("tried", {}, 0.0)
+
+
+async def _leave(context: CrawlContext, engine: Engine | None) -> None:
+    """Leave shared scopes, and close what was opened for the crawl. Each step is shielded and has a time limit."""
+    if engine is not None:
+        engine.leave()
+    await _closing("the transport", context.network.transport.aclose)
+    await _closing("the frontier", context.frontier.aclose)
 
 
 def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:

@@ -59,23 +59,28 @@ class ScopeResolver:
             TypeError: If meta ``throttling_scopes`` is not a set of scopes.
             ValueError: If one of its ids is empty, or an amount is negative.
         """
-        amounts = self._of_nowait(request)
-        return amounts if amounts is None or not request.has_meta else _with_session_and_browser(amounts, request)
+        if not request.has_meta:
+            return self._by_host(request)
+        amounts = self._by_meta(request)
+        return None if amounts is None else _with_session_and_browser(amounts, request)
 
-    def _of_nowait(self, request: Request) -> ScopeAmounts | None:
+    def _by_meta(self, request: Request) -> ScopeAmounts | None:
         named = request.meta_get("throttling_scopes")
         if named is not None:
             if isinstance(named, Iterator):  # an iterator can be read only once, but a redirect reads it again
                 request.meta["throttling_scopes"] = named = tuple(named)
             return self._noted(scope_amounts_of(named), request)
-        host = host_scope(request.url)
         slot = request.meta_get("download_slot")
-        is_told = slot in (host, notes_of(request).told_slot)
-        if slot is not None and not is_told and (id := normal_id(str(slot))):
+        is_told = slot is None or slot in (host_scope(request.url), notes_of(request).told_slot)
+        if not is_told and (id := normal_id(str(slot))):
             self._policies.own_host(id, is_slot=True)
             return ((id, None),)
+        return self._by_host(request)
+
+    def _by_host(self, request: Request) -> ScopeAmounts | None:
         if self.asks_manager:
             return None
+        host = host_scope(request.url)
         if not host:
             return ()
         if self._address_of is not None:
