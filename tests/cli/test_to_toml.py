@@ -46,6 +46,10 @@ def test_a_name_of_the_users_own_is_declared_apart() -> None:
     assert load(Layer("x", values, own=table["own"]))["MONGO_URI"] == "mongodb://"
 
 
+def test_a_path_is_text() -> None:
+    assert read({"IMAGES_STORE": Path("/a") / "images"}) == {"IMAGES_STORE": "/a/images"}
+
+
 def test_what_has_no_effect_is_a_comment_that_says_why() -> None:
     text = to_toml({"BOT_NAME": "shop", "JOBDIR": "jobs/a", "SCHEDULER": "a.B"})
     assert "# BOT_NAME: there are no projects; USER_AGENT names the crawler" in text.splitlines()

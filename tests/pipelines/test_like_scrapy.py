@@ -223,6 +223,22 @@ def test_images_may_be_made_and_converted_otherwise(tmp_path: Path, is_moved: bo
     assert item["images"][0]["checksum"].startswith("noted ")
 
 
+def test_an_opened_jpeg_is_kept_and_a_transparent_image_gets_a_white_ground(tmp_path: Path) -> None:
+    class Plain(ImagesPipeline):
+        def get_images(self, response: Any, request: Any, info: Any, *, item: Any = None) -> Any:
+            opened = Image.open(io.BytesIO(response.body))
+            image, content = self.convert_image(opened, response_body=io.BytesIO(response.body))
+            yield self.file_path(request, response=response, info=info, item=item), image, content
+            seen.append((response.body, content.getvalue(), image.getpixel((0, 0))))
+
+    seen: list[tuple[bytes, bytes, tuple[int, ...]]] = []
+    crawled(tmp_path, Plain, f"{HOST}/turned.jpg")
+    crawled(tmp_path, Plain, f"{HOST}/clear.png")
+    (jpeg, kept, _), (_, _, color) = seen
+    assert jpeg == kept
+    assert color == (255, 255, 255)
+
+
 def test_a_class_may_answer_in_place_of_the_wire_and_hear_of_failures(tmp_path: Path) -> None:
     heard: list[str] = []
 

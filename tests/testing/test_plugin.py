@@ -34,6 +34,7 @@ import trawl as scrapy
 def test_headers_are_scrapys():
     assert scrapy.Request("http://a.example/", headers={"X": "1"}).headers["X"] == b"1"
 """
+OF_PROJECT = MOVED.replace("import trawl as scrapy", "from trawl.http import Request").replace("scrapy.R", "R")
 
 
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -50,9 +51,13 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_the_fixture_is_there_and_a_failed_test_shows_its_sends(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TEST)
     (tmp_path / "test_moved.py").write_text(MOVED)
+    for name, compat in (("project", "true"), ("other", "false")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pyproject.toml").write_text(f"[tool.trawl]\nSCRAPY_COMPAT = {compat}\n")
+        (tmp_path / name / f"test_of_{name}.py").write_text(OF_PROJECT)
     output = run(tmp_path).stdout
-    assert "2 passed" in output
-    assert "2 failed" in output
+    assert "3 passed" in output
+    assert "3 failed" in output  # one of them in the project that says that it was not moved
     assert output.count("Simulated sends") == 1
     assert "0.250     1.500     1     200" in output
 

@@ -162,14 +162,19 @@ class ImagesPipeline(MediaPipeline):
     def convert_image(
         self, image: Any, size: tuple[int, int] | None = None, *, response_body: io.BytesIO
     ) -> tuple[Any, io.BytesIO]:
-        """Return an image in RGB, and its JPEG data. If ``size`` is given, the image is shrunk to fit into it."""
-        if image.mode == "P":
+        """Return an image in RGB, and its JPEG data. If ``size`` is given, the image is shrunk to fit into it.
+
+        The data of an opened JPEG is ``response_body``.
+        """
+        if image.mode == "P" or (image.mode == "RGBA" and image.format in ("PNG", "WEBP")):
             image = self._on_white(image)
         elif image.mode != "RGB":
             image = image.convert("RGB")
         if size is not None:
             image = image.copy()
             image.thumbnail(size, self._image.Resampling.LANCZOS)
+        elif image.format == "JPEG":
+            return image, response_body
         return image, io.BytesIO(_written(image))
 
     # trawl's own steps.

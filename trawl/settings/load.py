@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from difflib import SequenceMatcher
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import attrs
@@ -411,6 +411,7 @@ def _value(value: object, definition: SettingInfo, layer: Layer) -> Any:
     try:
         if layer.is_text and isinstance(value, str):
             return from_text(value, definition.annotation, definition.name)
+        value = str(value) if isinstance(value, PurePath) else value
         return checked(value, definition.annotation, definition.name)
     except SettingsError as error:
         raise SettingsError(f"{error} (in {layer.location(definition.name)})", error.name) from error

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,7 +55,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Run the tests of a file that was moved from Scrapy with Scrapy's form of headers."""
+    """Run the tests of a file or project that was moved from Scrapy with Scrapy's form of headers."""
     if "trawl" not in sys.modules or not _is_moved(str(item.path)):
         return (yield)
     from trawl._run import header_class  # noqa: PLC0415 - only for moved tests
@@ -64,6 +66,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @cache
 def _is_moved(path: str) -> bool:
-    from trawl.scrapy_names import is_moved_file  # noqa: PLC0415 - only if a test uses trawl
+    from trawl.errors import SettingsError  # noqa: PLC0415 - only if a test uses trawl
+    from trawl.scrapy_names import is_moved_file  # noqa: PLC0415
+    from trawl.settings import of_project  # noqa: PLC0415
 
-    return is_moved_file(path)
+    with suppress(SettingsError):  # reported by the test that loads the settings
+        given = of_project(Path(path).parent).values.get("SCRAPY_COMPAT")
+        return is_moved_file(path) if given is None else given is True
+    return False

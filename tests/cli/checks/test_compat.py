@@ -198,6 +198,24 @@ def test_one_item_that_a_loop_yields_with_new_values_is_told(tmp_path: Path, lin
     assert [each.split(" may be yielded ")[0] for each in found] == [f"~{5 + line}: item" for line in told_lines]
 
 
+@pytest.mark.parametrize(
+    ("call", "is_told"),
+    [
+        ("set('RETRY_TIMES', 1, priority='cmdline')", True),
+        ("set('RETRY_TIMES', 1, 'addon')", True),
+        ("setdict({'RETRY_TIMES': 1}, priority='default')", True),
+        ("set('RETRY_TIMES', 1, priority='spider')", False),
+        ("set('RETRY_TIMES', 1)", False),
+    ],
+)
+def test_a_priority_of_a_setting_is_told(tmp_path: Path, call: str, is_told: bool) -> None:
+    method = f"    @classmethod\n    def update_settings(cls, settings):\n        settings.{call}\n"
+    found = told(tmp_path, in_callback("pass") + method)
+    assert [each.partition(" is ignored in update_settings(): ")[0][:14] for each in found] == (
+        ["~8: priority='"] if is_told else []
+    )
+
+
 def test_code_that_counts_on_a_refused_request_is_told(tmp_path: Path) -> None:
     try_it = "try: yield {call}\n        except ({error}, KeyError): pass"
     [found] = told(tmp_path, in_callback(try_it.format(call="Request(value)", error="ValueError")))

@@ -134,6 +134,13 @@ _NO_VALUE_ERROR = (
 _NOT_OFFSITE = "download() also fetches from sites outside allowed_domains; in Scrapy it raises IgnoreRequest"
 _NAME_OF_ERROR = "errors have other names and messages in trawl: for example, CannotResolveHostError is NameNotResolved"
 
+_SETTERS: Mapping[str, int] = {"set": 2, "setdict": 1, "update": 1}
+"""Methods of settings with the position of ``priority``."""
+
+_PRIORITY = (
+    "priority={priority!r} is ignored in update_settings(): the value takes precedence over pyproject.toml, but not "
+    "over -s"
+)
 _ONE_ITEM = (
     "{name} may be yielded several times with new values: each record has its own values; in Scrapy, later values may "
     "replace those of earlier records. Create the item inside the loop"
@@ -447,7 +454,12 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _of_the_crawl(self, node: ast.Call, function: ast.Attribute) -> None:
-        """Report calls that change the running crawl."""
+        """Report calls that change the running crawl or its settings."""
+        if function.attr in _SETTERS and self._function == "update_settings":
+            given = [*node.args[_SETTERS[function.attr] :], *(each.value for each in node.keywords)]
+            others = [each.value for each in given if isinstance(each, ast.Constant) and each.value != "spider"]
+            for priority in others:
+                self._tell(node, _PRIORITY.format(priority=priority))
         holder = _dotted(function.value)
         if holder[-1:] == ["engine"]:
             if function.attr == "crawl" and (self._function.startswith(_HOOKS) or not self._hears_idle):
