@@ -22,8 +22,7 @@ from trawl.engine.watchers import MEBIBYTE, held_bytes
 from trawl.frontier import MemoryFrontier
 from trawl.http import Outcome, Request, host_scope
 from trawl.settings import Layer, load
-from trawl.testing.clock import seeded_scheduling
-from trawl.testing.guard import GuardInstrument, guarded
+from trawl.testing.clock import GuardInstrument, guarded, seeded_scheduling
 from trawl.testing.sends import SendRecord
 from trawl.testing.transport import WALL_START_UTC, SimulatedTransport
 from trawl.transport import OnSent, Transport, TransportSettings

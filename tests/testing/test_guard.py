@@ -16,7 +16,7 @@ import trio
 from trio.testing import MockClock
 
 from trawl.testing import NotSimulated
-from trawl.testing.guard import guarded
+from trawl.testing.clock import guarded
 
 
 async def by_trio() -> None:

@@ -10,8 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from trawl.testing import NotSimulated, Stuck
-from trawl.testing.clock import VirtualClock
-from trawl.testing.guard import GuardInstrument, guarded
+from trawl.testing.clock import GuardInstrument, VirtualClock, guarded
 
 
 def mock() -> trio.abc.Clock:

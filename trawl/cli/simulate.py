@@ -42,7 +42,7 @@ from trawl.observe import (
     rate_words,
 )
 from trawl.settings import Layer, ambient, assignments, load, of_spider
-from trawl.testing.guard import NotSimulated, Stuck
+from trawl.testing.clock import NotSimulated, Stuck
 from trawl.testing.rates import Rate, check_picture_name, window_for
 from trawl.testing.sends import REFUSALS
 from trawl.testing.simulation import Simulation

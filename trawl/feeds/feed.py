@@ -26,8 +26,7 @@ from trawl.errors import FeedError
 from trawl.feeds.base import FeedState, FormatConflict
 from trawl.feeds.files import FeedFile, RefusedItem, TextFile, reason_of_failure
 from trawl.feeds.item_errors import ItemOrigin
-from trawl.feeds.item_filter import ItemFilter
-from trawl.feeds.job_item import JobItem
+from trawl.feeds.job_item import ItemFilter, JobItem
 from trawl.feeds.options import TABLES, FeedOptions, fill_path, is_numbered, placeholders_in
 from trawl.feeds.to_json import written_fields
 

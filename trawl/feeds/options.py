@@ -26,7 +26,7 @@ from trawl.errors import FeedError, SettingsError
 from trawl.feeds.base import Exporter
 from trawl.feeds.compression import COMPRESSIONS
 from trawl.feeds.item_errors import listed
-from trawl.feeds.item_filter import Accepts, ItemFilter, load_accepts
+from trawl.feeds.job_item import Accepts, ItemFilter, load_accepts
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
 from trawl.plugins import plugin_names
 

@@ -9,9 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trawl.testing.clock import NotSimulated, Stuck
     from trawl.testing.demo import DemoSite
     from trawl.testing.frontier_contract import FrontierContract
-    from trawl.testing.guard import NotSimulated, Stuck
     from trawl.testing.hosts import LogNormal, Outage, Rendered, SimulatedResponse, Uniform
     from trawl.testing.limits import RateLimit
     from trawl.testing.rates import Rate
@@ -63,8 +63,8 @@ _HOMES = {
     "Simulation": "simulation",
     "SimulationFailed": "simulation",
     "Span": "sends",
-    "Stuck": "guard",
-    "NotSimulated": "guard",
+    "Stuck": "clock",
+    "NotSimulated": "clock",
     "Uniform": "hosts",
     "load_web": "web_file",
     "simulate": "simulation",

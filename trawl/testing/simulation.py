@@ -28,8 +28,7 @@ from trawl.errors import ItemLost
 from trawl.events import Event, ItemFailed, RequestFailed, SpiderError
 from trawl.http import host_scope
 from trawl.settings import Layer, Settings, load, of_spider
-from trawl.testing.clock import VirtualClock, seeded_scheduling, seeded_scheduling_here
-from trawl.testing.guard import GuardInstrument, guarded
+from trawl.testing.clock import GuardInstrument, VirtualClock, guarded, seeded_scheduling, seeded_scheduling_here
 from trawl.testing.limits import RateLimit
 from trawl.testing.rates import (
     MAX_PANELS,
