@@ -157,6 +157,10 @@ def test_fields_come_from_settings_of_the_class_and_from_its_attributes(tmp_path
         FILES_RESULT_FIELD = "results"
         EXPIRES = 3
 
+        def item_completed(self, results: Any, item: Any, info: Any) -> Any:
+            assert self.expires == 3  # days, as in Scrapy
+            return super().item_completed(results, item, info)
+
     [item] = crawled(tmp_path, Mine, f"{HOST}/a.pdf").items
     assert [found["url"] for found in item["results"]] == [f"{HOST}/a.pdf"]
     [item] = crawled(tmp_path, Mine, f"{HOST}/a.pdf", FILES_RESULT_FIELD="set").items

@@ -133,7 +133,7 @@ class MediaPipeline(ABC):
         self.store: FileStore = open_file_store(store, crawl.settings["MEDIA_STORE_OPTIONS"], f"{self.kind}_STORE")
         self.urls_field: str = self._setting(f"{self.kind}_URLS_FIELD", f"DEFAULT_{self.kind}_URLS_FIELD")
         self.result_field: str = self._setting(f"{self.kind}_RESULT_FIELD", f"DEFAULT_{self.kind}_RESULT_FIELD")
-        self.expires: float = self._setting(f"{self.kind}_EXPIRES", "EXPIRES") * DAY
+        self.expires: float = self._setting(f"{self.kind}_EXPIRES", "EXPIRES")  # in days, as in Scrapy
         self.allows_redirects: bool = self._setting("MEDIA_ALLOW_REDIRECTS")
         self.is_like_scrapy: bool = crawl.settings["MEDIA_LIKE_SCRAPY"]
         allowed = getattr(crawl.spider, "allowed_domains", ()) if self.is_like_scrapy else ()
@@ -382,13 +382,13 @@ class MediaPipeline(ABC):
         now, path = crawl.now_utc().timestamp(), ""
         if self.is_like_scrapy:
             path = self.file_path(request, info=self.info, item=item)
-            there = await crawl.blocking.run(self.store.stat_file, path, None, now - self.expires)
+            there = await crawl.blocking.run(self.store.stat_file, path, None, now - self.expires * DAY)
             if there:
                 return None, {"url": url, "path": path, "checksum": there["checksum"], "status": "uptodate"}
         known = await crawl.blocking.run(self.store.find, url) if request.method == "GET" else None
         if self.is_like_scrapy and known is not None and known.path != path:
             known = None  # the record is from another pipeline, which uses another path
-        is_new = known is not None and now - known.fetched_at < self.expires
+        is_new = known is not None and now - known.fetched_at < self.expires * DAY
         return known, _told(known) if known is not None and is_new else None
 
     async def _put_in_store(self, request: Request, response: Response, item: Any) -> tuple[str, str]:
