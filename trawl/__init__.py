@@ -137,7 +137,7 @@ def _instead(name: str) -> str:
     """Return advice on a Scrapy name, as the end of a sentence; "" if there is none."""
     if name.startswith("_"):
         return ""
-    words: str = import_module(f"{__name__}.scrapy_names").name_advice(name)
+    words: str = import_module(f"{__name__}.scrapy_names.names").name_advice(name)
     return f": {words}" if words else ""
 
 

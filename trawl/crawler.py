@@ -15,7 +15,8 @@ from trawl._run import CrawlResult, crawl
 from trawl.cli.load import load_spider
 from trawl.engine.callbacks import without_groups
 from trawl.errors import UsageError
-from trawl.scrapy_names import Unsupported, name_advice
+from trawl.scrapy_names import Unsupported
+from trawl.scrapy_names.names import name_advice
 from trawl.settings import Layer, Settings, ambient, load, of_spider
 from trawl.spiders import Spider
 from trawl.spiders.crawler import Crawler

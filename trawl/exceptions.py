@@ -11,7 +11,7 @@ from trawl.errors import __all__ as __all__  # noqa: PLC0414  # re-exported
 if not TYPE_CHECKING:  # a type checker should report a misspelled name
 
     def __getattr__(name: str) -> Any:
-        from trawl.scrapy_names import MOVED, name_advice  # noqa: PLC0415  # only for unknown names
+        from trawl.scrapy_names.names import MOVED, name_advice  # noqa: PLC0415  # only for unknown names
 
         moved = MOVED.get(f"exceptions.{name}")
         words = f"use {moved[1]}" if moved else "" if name.startswith("__") else name_advice(f"exceptions.{name}")

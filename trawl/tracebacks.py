@@ -170,7 +170,7 @@ def user_code(what: str) -> Iterator[None]:
     except TrawlError:
         raise
     except Exception as error:
-        if said := scrapy_names.hint(error):
+        if said := scrapy_names.imports.hint(error):
             raise WrittenForScrapy(f"{what}: {said}", said.places) from error
         if where := user_place(error):
             raise PartLoadError(f"{what}: {where}: {describe_error(error)}") from error
@@ -193,9 +193,9 @@ def check_part_imports(found: object, what: str) -> None:
     file = getattr(sys.modules.get(getattr(found, "__module__", "")), "__file__", None) or ""
     if not file or _OURS in Path(file).parents:
         return
-    if (said := scrapy_names.hint_of_file(file, is_whole=False)) and said.is_of_twisted:
+    if (said := scrapy_names.imports.hint_of_file(file, is_whole=False)) and said.is_of_twisted:
         raise WrittenForScrapy(f"{what}: {said}", said.places)
-    if "scrapy" in sys.modules and (said := scrapy_names.hint_of_file(file)):
+    if "scrapy" in sys.modules and (said := scrapy_names.imports.hint_of_file(file)):
         logger.warning("%s: %s", what, said)
 
 

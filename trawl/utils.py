@@ -1,7 +1,7 @@
 """Helper functions at Scrapy's import paths: ``from trawl.utils.project import get_project_settings``.
 
 This file contains the helpers of many Scrapy modules and creates modules with the same names (:data:`_MODULES`).
-:data:`trawl.scrapy_names.REPLACEMENTS` says what to write instead of the missing helpers. Only users and
+:data:`trawl.scrapy_names.names.REPLACEMENTS` says what to write instead of the missing helpers. Only users and
 :mod:`trawl.crawler` import this module.
 """
 
@@ -25,7 +25,7 @@ from w3lib.url import canonicalize_url
 from trawl.compat.classes import set_fingerprinter
 from trawl.http import Request, Response
 from trawl.observe import ObserveSettings, Stats
-from trawl.scrapy_names import is_foreign_setting
+from trawl.scrapy_names.settings import is_foreign_setting
 from trawl.settings import DEFAULT, Layer, Settings, ambient, load, of_spider
 from trawl.settings.values import known
 from trawl.spiders import Spider

@@ -18,7 +18,7 @@ from trawl import Spider, scrapy_names
 from trawl.cli import main
 from trawl.cli.load import load_spider
 from trawl.errors import SettingsError
-from trawl.scrapy_names import MOVED_DEFAULTS, is_moved
+from trawl.scrapy_names.moved import MOVED_DEFAULTS, is_moved
 from trawl.settings import Layer, load, of_environment, of_spider
 from trawl.settings.values import known
 from trawl.spiders import SpidersSettings
@@ -210,7 +210,7 @@ def test_the_setting_decides_where_it_is_said(imports_scrapys: bool, said: objec
 
 def test_the_table_names_settings_that_are_there() -> None:
     assert set(MOVED_DEFAULTS) <= set(known())
-    assert scrapy_names.MOVED_DEFAULTS is MOVED_DEFAULTS
+    assert scrapy_names.moved.MOVED_DEFAULTS is MOVED_DEFAULTS
     assert load(Layer("x", {"SCRAPY_COMPAT": True}))["SCRAPY_COMPAT"] is True
 
 

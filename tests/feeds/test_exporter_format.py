@@ -29,7 +29,7 @@ from trawl.feeds import Feeds, FeedsSettings, open_feeds
 from trawl.feeds.job_item import from_stored, to_stored
 from trawl.feeds.outbox import open_outbox
 from trawl.items import Field, Item
-from trawl.scrapy_names import MOVED_DEFAULTS
+from trawl.scrapy_names.moved import MOVED_DEFAULTS
 
 BASE: Any = MOVED_DEFAULTS["FEED_EXPORTERS_BASE"]
 PATHS = ("o.csv", "o.json", "o.jl", "o.xml", "o.pickle", "o.marshal")

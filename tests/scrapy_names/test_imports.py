@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import trawl.exceptions
-from trawl.scrapy_names import MOVED, REPLACEMENTS, changes, name_advice, place
-from trawl.scrapy_names.names import TWISTED, TWISTED_WAYS
+from trawl.scrapy_names.imports import changes
+from trawl.scrapy_names.names import MOVED, REPLACEMENTS, TWISTED, TWISTED_WAYS, name_advice, place
 from trawl.settings import definitions
 
 SETTINGS = {definition.name for definition in definitions()}

@@ -20,7 +20,8 @@ from types import ModuleType
 
 from trawl.cli.list import Found, files_in, find_spiders
 from trawl.errors import SettingsError, SpiderLoadError, SpiderNotFound, UsageError, WrittenForScrapy
-from trawl.scrapy_names import GUIDE, hint, hint_of_file
+from trawl.scrapy_names.imports import hint, hint_of_file
+from trawl.scrapy_names.names import GUIDE
 from trawl.settings import Layer, of_project
 from trawl.settings.check import nearest
 from trawl.spiders import Spider

@@ -38,7 +38,9 @@ from trawl.cli.list import files_in, find_spiders
 from trawl.cli.settings import lines_of, to_toml, without_secrets
 from trawl.errors import SettingsError, TrawlError, UsageError
 from trawl.observe import printable
-from trawl.scrapy_names import Change, Edit, changes, edited, is_felt, is_foreign_setting, is_moved_text, setting_advice
+from trawl.scrapy_names.imports import Change, Edit, changes, edited
+from trawl.scrapy_names.moved import is_moved_text
+from trawl.scrapy_names.settings import is_felt, is_foreign_setting, setting_advice
 from trawl.settings import Layer, Settings, load, of_project
 from trawl.settings.check import nearest
 from trawl.settings.values import known

@@ -183,7 +183,10 @@ def _check_imports(spider_class: type[Spider]) -> None:
     """
     if not {"scrapy", "twisted"} & sys.modules.keys():
         return
-    found = [scrapy_names.hint_of_file(path, is_whole=False) for path in scrapy_names.project_files(spider_class)]
+    found = [
+        scrapy_names.imports.hint_of_file(path, is_whole=False)
+        for path in scrapy_names.imports.project_files(spider_class)
+    ]
     hints = [hint for hint in found if hint]
     if hints:
         raise WrittenForScrapy("; ".join(map(str, hints)), tuple(place for hint in hints for place in hint.places))
@@ -206,7 +209,7 @@ def _make_extensions(crawl: Crawl) -> None:
         if order is None:
             continue
         if isinstance(entry, str) and entry.startswith(_SCRAPYS):
-            why = scrapy_names.name_advice(entry.removeprefix(_SCRAPYS))
+            why = scrapy_names.names.name_advice(entry.removeprefix(_SCRAPYS))
             logger.warning("%s: %s has no effect: %s", SETTING, entry_name(entry), why)
         else:
             make_instance(entry, SETTING, crawl)

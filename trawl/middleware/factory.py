@@ -127,7 +127,7 @@ def _scrapys_path(entry: Any) -> Any:
 
 def _check_elsewhere(entry: str, known: Mapping[str, str], order: float | None, spider: Any) -> None:
     module = entry.rpartition(".")[0]
-    why = "" if any(path.rpartition(".")[0] == module for path in known) else scrapy_names.class_advice(entry)
+    why = "" if any(path.rpartition(".")[0] == module for path in known) else scrapy_names.names.class_advice(entry)
     if not why:
         names = [*sorted(set(known.values())), *plugin_names(PLUGINS)]
         raise SettingsError(f"{SETTING}: {entry!r} is not built in; use one of {', '.join(names)}", SETTING)
@@ -137,7 +137,7 @@ def _check_elsewhere(entry: str, known: Mapping[str, str], order: float | None, 
             "remove allowed_domains from the spider, or set meta allow_offsite",
             SETTING,
         )
-    if order is not None or not scrapy_names.is_disabled(entry):
+    if order is not None or not scrapy_names.moved.is_disabled(entry):
         logger.warning("%s: %s has no effect: %s", SETTING, entry, why)
 
 
@@ -209,7 +209,7 @@ def make_instance(entry: object, setting: str, crawl: object) -> Any:
         PartLoadError: If the code of the entry or its module failed.
         WrittenForScrapy: If the module imports Twisted.
     """
-    if isinstance(entry, str) and (why := scrapy_names.plugin_advice(entry)):
+    if isinstance(entry, str) and (why := scrapy_names.names.plugin_advice(entry)):
         raise SettingsError(f"{setting}: {entry} does not run here: {why}", setting)
     found = load_object(entry, setting)
     check_part_imports(found, f"{setting}: {entry_name(entry)}")

@@ -19,77 +19,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from trawl.scrapy_names.imports import Change, Edit, Hint, changes, edited, hint, hint_of_file, project_files
-    from trawl.scrapy_names.moved import (
-        MOVED_DEFAULTS,
-        MOVED_UNUSED,
-        disabled_by,
-        is_disabled,
-        is_moved,
-        is_moved_file,
-        is_moved_text,
-        renamed,
-    )
-    from trawl.scrapy_names.names import (
-        GUIDE,
-        MOVED,
-        PLUGIN_META,
-        REPLACEMENTS,
-        class_advice,
-        name_advice,
-        place,
-        plugin_advice,
-    )
-    from trawl.scrapy_names.settings import is_felt, is_foreign_setting, key_advice, setting_advice
+    from trawl.scrapy_names import imports, moved, names, settings
 else:
-    _HOMES = {
-        **dict.fromkeys(
-            ("Change", "Edit", "Hint", "changes", "edited", "hint", "hint_of_file", "project_files"), "imports"
-        ),
-        **dict.fromkeys(("GUIDE", "MOVED", "REPLACEMENTS", "class_advice", "name_advice", "place"), "names"),
-        "PLUGIN_META": "names",
-        "plugin_advice": "names",
-        **dict.fromkeys(("is_felt", "is_foreign_setting", "key_advice", "setting_advice"), "settings"),
-    }
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'moved')}"), name)
+        return import_module(f"{__name__}.{name}")
 
 
-__all__ = [
-    "GUIDE",
-    "MOVED",
-    "MOVED_DEFAULTS",
-    "MOVED_UNUSED",
-    "PLUGIN_META",
-    "REPLACEMENTS",
-    "Change",
-    "Edit",
-    "Hint",
-    "Unsupported",
-    "changes",
-    "class_advice",
-    "disabled_by",
-    "edited",
-    "hint",
-    "hint_of_file",
-    "is_disabled",
-    "is_felt",
-    "is_foreign_setting",
-    "is_moved",
-    "is_moved_file",
-    "is_moved_text",
-    "key_advice",
-    "name_advice",
-    "place",
-    "plugin_advice",
-    "project_files",
-    "renamed",
-    "setting_advice",
-    "submodule",
-]
+__all__ = ["Unsupported", "imports", "moved", "names", "settings", "submodule"]
 
 
 def submodule(module: str, name: str) -> Any:

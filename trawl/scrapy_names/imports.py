@@ -2,8 +2,6 @@
 
 A file is parsed and not run. Lines inside ``try`` and ``if`` are only included on request, because a file that also
 works without Scrapy may import Scrapy there.
-
-Other packages import these names from :mod:`trawl.scrapy_names`.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def _fields(kind: Any) -> Mapping[str, Any] | None:
 
 def _of_key(path: str, key: object, fields: Iterable[str]) -> str:
     """Return the replacement of an unknown key, as the end of a sentence."""
-    if words := scrapy_names.key_advice(path, key):
+    if words := scrapy_names.settings.key_advice(path, key):
         return f", which is Scrapy's: {words}"
     close = nearest(str(key), fields)
     return f"; did you mean {close!r}?" if close else f"; known are {', '.join(sorted(fields))}"

@@ -105,10 +105,10 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     around: dict[str, Any] = {}
-    unused = {name: (value, MOVED_DEFAULT) for name, value in scrapy_names.MOVED_UNUSED.items()}
+    unused = {name: (value, MOVED_DEFAULT) for name, value in scrapy_names.moved.MOVED_UNUSED.items()}
     for layer in layers:
         _check_unused(layer, tell)
-        for name, value in scrapy_names.renamed(_with_none(layer.values), from_json).items():
+        for name, value in scrapy_names.moved.renamed(_with_none(layer.values), from_json).items():
             definition = _definition(name, layer, own, tell)
             if definition is None:
                 _check_plugins(name, value, layer)
@@ -125,7 +125,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
                 around[name] = values[name]
             sources[name] = layer.location(name)
     _add_old_feed(layers, values, sources, None if is_moved else tell)
-    for name, (off, parts) in scrapy_names.disabled_by(values).items():
+    for name, (off, parts) in scrapy_names.moved.disabled_by(values).items():
         values[name], sources[name] = off, sources[parts]
     if values.get("SCRAPY_COMPAT") is None:
         values.pop("SCRAPY_COMPAT", None)
@@ -190,7 +190,7 @@ def is_moved_crawl(*layers: Layer) -> bool:
 
 def _set_moved_defaults(values: dict[str, Any], sources: dict[str, str]) -> None:
     """Set settings that no source sets to the defaults of a moved crawl."""
-    defaults = Layer(MOVED_DEFAULT, scrapy_names.MOVED_DEFAULTS)
+    defaults = Layer(MOVED_DEFAULT, scrapy_names.moved.MOVED_DEFAULTS)
     for name, value in defaults.values.items():
         if name not in values:
             values[name] = _value(value, known()[name], defaults)
@@ -294,7 +294,7 @@ def of_spider(spider: object) -> Layer:
     user_agent = getattr(spider, "user_agent", None)
     values = custom if user_agent is None else {"USER_AGENT": user_agent, **custom}
     own = getattr(spider, "own_settings", None) or {}
-    return Layer("custom_settings", values, own=own, is_moved=scrapy_names.is_moved(kind), spider=kind)
+    return Layer("custom_settings", values, own=own, is_moved=scrapy_names.moved.is_moved(kind), spider=kind)
 
 
 def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
@@ -318,7 +318,7 @@ def _definition(
     """Return the definition of ``name``; None if the setting is ignored."""
     if isinstance(name, str) and name in known():
         return known()[name]
-    if isinstance(name, str) and scrapy_names.setting_advice(name):
+    if isinstance(name, str) and scrapy_names.settings.setting_advice(name):
         tell(_no_effect(name, layer))
         return own.get(name)
     if isinstance(name, str) and name in own:
@@ -338,14 +338,14 @@ def _check_unused(layer: Layer, tell: Callable[[str], object]) -> None:
         SettingsError: If such a setting names a component of a Scrapy plugin.
     """
     for name, value in layer.own.items() if isinstance(layer.own, Mapping) else ():
-        if name not in layer.values and scrapy_names.setting_advice(name):
+        if name not in layer.values and scrapy_names.settings.setting_advice(name):
             _check_plugins(name, value, layer)
-            if scrapy_names.is_felt(name, value):
+            if scrapy_names.settings.is_felt(name, value):
                 tell(_no_effect(name, layer))
 
 
 def _no_effect(name: str, layer: Layer) -> str:
-    reason = scrapy_names.setting_advice(name)
+    reason = scrapy_names.settings.setting_advice(name)
     return f"{name} (in {_spot(name, layer)}) is Scrapy's and has no effect: {reason}"
 
 
@@ -356,7 +356,11 @@ def _feeds(value: object, definition: SettingInfo, layer: Layer, tell: Callable[
     for path, entry in value.items() if isinstance(value, Mapping) else ():
         place = f"FEEDS[{path!r}]"
         for key, part in entry.items() if isinstance(entry, Mapping) else ():
-            if key not in known_keys and not scrapy_names.key_advice(place, key) and not nearest(str(key), known_keys):
+            if (
+                key not in known_keys
+                and not scrapy_names.settings.key_advice(place, key)
+                and not nearest(str(key), known_keys)
+            ):
                 own.setdefault(path, {})[key] = part
                 spot = _spot("FEEDS", layer)
                 tell(f"{place} (in {spot}) has your own key {key!r}: only the feed's item_filter gets it")
@@ -378,7 +382,7 @@ def _check_plugins(name: str, value: object, layer: Layer) -> None:
     """
     inner = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
     for each in inner if isinstance(inner, list | tuple) else [inner]:
-        if isinstance(each, str) and (why := scrapy_names.plugin_advice(each)):
+        if isinstance(each, str) and (why := scrapy_names.names.plugin_advice(each)):
             raise SettingsError(f"{name} (in {_spot(name, layer)}): {each} does not run here: {why}", name)
 
 

@@ -206,7 +206,7 @@ def declared(sources: Iterable[tuple[str, object]], *, is_moved: bool = False) -
         if not isinstance(names, Mapping):
             raise SettingsError(f"{place} must be a mapping of names to defaults, not {type(names).__name__}", place)
         for name, default in names.items():
-            if not (is_moved and scrapy_names.setting_advice(name)):
+            if not (is_moved and scrapy_names.settings.setting_advice(name)):
                 _check(name, place)
             found[name] = _definition(name, default)
     return found
@@ -217,13 +217,13 @@ def _check(name: object, place: str) -> None:
         raise SettingsError(f"{place}: {name!r} can't be the name of a setting; write it in upper case", str(name))
     if name in known():
         raise SettingsError(f"{place}: {name} is a setting of trawl's; set it without declaring it", name)
-    if scrapy_names.is_foreign_setting(name):
+    if scrapy_names.settings.is_foreign_setting(name):
         raise SettingsError(f"{place}: {name} is a setting of Scrapy's; choose another name", name)
 
 
 def _definition(name: str, default: object) -> SettingInfo:
     annotation: Any = Any if default is None else _SHAPES.get(type(default), type(default))
-    if scrapy_names.setting_advice(name):  # custom_settings may give the setting any type
+    if scrapy_names.settings.setting_advice(name):  # custom_settings may give the setting any type
         annotation = Any
     if annotation not in (Any, bool, int, float, str) and type(default) not in _SHAPES:
         annotation = Any
@@ -424,7 +424,7 @@ class Settings(Mapping[str, Any]):
             UnknownSetting: If there is neither a setting with this name nor a default.
         """
         if default is _ABSENT and name not in self._values:
-            if self._answers_none or scrapy_names.setting_advice(name):
+            if self._answers_none or scrapy_names.settings.setting_advice(name):
                 return empty
             raise self._unknown(name)
         return self._values.get(name, empty if default is _ABSENT else default)

@@ -67,7 +67,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @cache
 def _is_moved(path: str) -> bool:
     from trawl.errors import SettingsError  # noqa: PLC0415 - only if a test uses trawl
-    from trawl.scrapy_names import is_moved_file  # noqa: PLC0415
+    from trawl.scrapy_names.moved import is_moved_file  # noqa: PLC0415
     from trawl.settings import of_project  # noqa: PLC0415
 
     with suppress(SettingsError):  # reported by the test that loads the settings

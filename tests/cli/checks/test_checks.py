@@ -12,7 +12,7 @@ from trawl.cli import main
 from trawl.cli.checks import check_spider, check_work
 from trawl.cli.load import load_spiders
 from trawl.errors import PartLoadError, SettingsError
-from trawl.scrapy_names import is_moved
+from trawl.scrapy_names.moved import is_moved
 from trawl.settings import Settings, load, of_spider
 from trawl.spiders import Spider
 

@@ -11,7 +11,7 @@ from trawl.cli import main
 from trawl.cli.checks import check_spider
 from trawl.cli.checks.scrapy_only import asyncio_uses, plugin_meta_uses
 from trawl.cli.load import load_spiders
-from trawl.scrapy_names import PLUGIN_META
+from trawl.scrapy_names.names import PLUGIN_META
 from trawl.settings import Layer, load, of_spider
 
 STRICTER = " is true by default, and false in Scrapy: "

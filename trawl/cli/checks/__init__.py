@@ -43,7 +43,9 @@ from trawl.frontier import frontier_function
 from trawl.frontier.redis.client import Address, check_installed
 from trawl.middleware.factory import accepts_arguments
 from trawl.observe import printable
-from trawl.scrapy_names import changes, is_moved, is_moved_file, plugin_advice
+from trawl.scrapy_names.imports import changes
+from trawl.scrapy_names.moved import is_moved, is_moved_file
+from trawl.scrapy_names.names import plugin_advice
 from trawl.settings import Layer, Settings, ambient, is_moved_crawl, load, of_spider
 from trawl.settings.hidden import without_effect
 from trawl.settings.load import PART_LISTS

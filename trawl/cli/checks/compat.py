@@ -36,7 +36,9 @@ from trawl.cli.checks.scrapy_only import (
 from trawl.cli.checks.source import REQUESTS, CheckMessage, SpiderSource
 from trawl.errors import PartLoadError, SettingsError
 from trawl.http.url import lacks_path, normalize_url, without_fragment
-from trawl.scrapy_names import GUIDE, MOVED, Edit, Unsupported, changes, name_advice, project_files
+from trawl.scrapy_names import Unsupported
+from trawl.scrapy_names.imports import Edit, changes, project_files
+from trawl.scrapy_names.names import GUIDE, MOVED, name_advice
 from trawl.settings import DEFAULT, Settings, line_of
 from trawl.settings.load import PART_LISTS
 from trawl.spiders import Spider

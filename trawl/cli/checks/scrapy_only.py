@@ -10,7 +10,8 @@ from pathlib import Path
 import attrs
 
 from trawl.cli.checks.source import REQUESTS, CheckMessage, Function, SpiderSource
-from trawl.scrapy_names import PLUGIN_META, Edit
+from trawl.scrapy_names.imports import Edit
+from trawl.scrapy_names.names import PLUGIN_META
 
 __all__ = [
     "Finding",

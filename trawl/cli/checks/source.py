@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-from trawl.scrapy_names import Edit
+from trawl.scrapy_names.imports import Edit
 
 __all__ = ["PLACEHOLDER", "REQUESTS", "CheckMessage", "Function", "Method", "SpiderSource", "placeholder_words"]
 
