@@ -79,3 +79,20 @@ def test_a_response_can_be_replaced_by_one_of_another_class() -> None:
     assert page.replace(cls=HtmlResponse).selector.type == "html"
     assert page.replace(cls=Response, status=200).status == 200
     assert type(page.replace(cls=None)) is XmlResponse
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "cp936", "gb2312", "utf-16-le", "cp949", "cp932", "koi8-r", "utf_8"])
+@pytest.mark.parametrize("kind", [None, "text/html", "text/xml; charset=ascii", "text/html; charset=iso-8859-1"])
+def test_a_given_encoding_overrides_what_a_response_declares(encoding: str, kind: str | None) -> None:
+    text = "<p>\u041f</p>"
+    body, headers = text.encode(encoding), {"Content-Type": kind} if kind else {}
+    assert Response(URL, 200, headers, body).replace(encoding=encoding).text == text
+    given = HtmlResponse(URL, 200, headers, body, encoding=encoding)
+    assert given.text == given.replace(url="http://b.example/").text == given.copy().text == text
+    assert HtmlResponse(URL, 200, headers, text, encoding=encoding).css("p::text").get() == "\u041f"
+    assert headers == ({"Content-Type": kind} if kind else {})
+
+
+def test_an_unknown_encoding_changes_nothing() -> None:
+    page = Response(URL, 200, {"Content-Type": "text/html"}, "<p>é".encode("latin-1"))
+    assert page.replace(encoding="nonsense").text == page.text == "<p>é"

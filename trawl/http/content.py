@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 
-from trawl.http.encodings import USER_DEFINED, Decoder, codec_of, decode, encode, output_codec
+from trawl.http.encodings import USER_DEFINED, Decoder, codec_of, decode, encode, label_of, output_codec
 from trawl.selectors import SelectorType
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "parse_content_type",
     "selector_type",
     "told_encoding",
+    "with_charset",
     "with_legacy_query",
 ]
 
@@ -235,6 +236,11 @@ def parse_content_type(value: str) -> ContentType:
         if name.lower() == "charset":
             return ContentType(essence, codec_of(quoted or token))
     return ContentType(essence, None)
+
+
+def with_charset(content_type: str | None, encoding: str) -> str:
+    """Return a ``Content-Type`` header with another charset: a label, or the name of one of Python's codecs."""
+    return f"{parse_content_type(content_type or '').essence}; charset={label_of(encoding)}"
 
 
 def selector_type(content_type: str | None, body: bytes) -> SelectorType:

@@ -18,10 +18,21 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
+from contextlib import suppress
 from functools import lru_cache
 from types import MappingProxyType
 
-__all__ = ["REPLACEMENT", "USER_DEFINED", "Decoder", "codec_of", "decode", "decoding_codec", "encode", "output_codec"]
+__all__ = [
+    "REPLACEMENT",
+    "USER_DEFINED",
+    "Decoder",
+    "codec_of",
+    "decode",
+    "decoding_codec",
+    "encode",
+    "label_of",
+    "output_codec",
+]
 
 REPLACEMENT = "replacement"
 """Represents the encodings that browsers refuse to decode, because they were used to hide scripts (Encoding, 14.1)."""
@@ -99,6 +110,14 @@ _CODECS = frozenset(_LABELS_OF_CODEC)
 def codec_of(label: str) -> str | None:
     """Return the codec for a case-insensitive label of an encoding; None for an unknown label."""
     return _CODEC_OF_LABEL.get(label.strip("\t\n\f\r ").lower())
+
+
+def label_of(encoding: str) -> str:
+    """Return a label for a label or the name of one of Python's codecs, such as ``cp936``; an unknown name as it is."""
+    if codec_of(encoding) is None:
+        with suppress(LookupError):
+            encoding = codecs.lookup(encoding).name
+    return _LABELS_OF_CODEC[encoding].split()[-1] if encoding in _CODECS else encoding
 
 
 _BAD = "\ufffd"

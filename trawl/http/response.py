@@ -12,7 +12,7 @@ import parsel
 from lxml import etree
 
 from trawl import scrapy_names
-from trawl.http.content import decode_body, selector_type, with_legacy_query
+from trawl.http.content import decode_body, selector_type, with_charset, with_legacy_query
 from trawl.http.encodings import decoding_codec, output_codec
 from trawl.http.headers import Headers, HeadersInput, class_of_crawl
 from trawl.http.request import Callback, Request, RequestOptions
@@ -160,6 +160,7 @@ class Changes(TypedDict, total=False):
     status: int
     headers: HeadersInput | None
     body: bytes
+    encoding: str | None
     request: Request | None
     flags: Iterable[str]
     latency: float | None
@@ -455,11 +456,16 @@ class Response:
 
         Args:
             cls: The class of the new response; None for the same class.
-            changes: Arguments of the constructor of this class.
+            changes: Arguments of the constructor of this class. ``encoding`` changes the charset of the content type.
         """
+        encoding = changes.pop("encoding", None)
         # A body in a file is read only if it is needed.
         values: dict[str, Any] = {name: getattr(self, name) for name in self.attributes if name not in changes}
         values = {**values, "headers": self.headers.copy(), **changes}
+        if encoding is not None:
+            values["headers"] = headers = type(self.headers)(values["headers"])
+            headers["Content-Type"] = with_charset(headers.get("Content-Type"), encoding)
+            values["body"] = values["body"].encode(encoding) if isinstance(values["body"], str) else values["body"]
         changed = (type(self) if cls is None else cls)(**values)
         changed.times = self.times
         if "request" not in changes:

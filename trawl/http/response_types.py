@@ -18,7 +18,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, BinaryIO, Literal, Protocol, Unpack
 
-from trawl.http.content import UNTOLD_TYPES, parse_content_type, selector_type
+from trawl.http.content import UNTOLD_TYPES, parse_content_type, selector_type, with_charset
 from trawl.http.headers import Headers, HeadersInput, class_of_crawl
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.response import Response
@@ -100,15 +100,18 @@ class TextResponse(Response, metaclass=_ByContent):
             headers: The headers. A missing ``Content-Type`` is added.
             body: The body as bytes, or as a str that is encoded with ``encoding`` (default: UTF-8).
             args: Further arguments of :class:`trawl.Response`.
-            encoding: The charset.
+            encoding: The charset, which overrides the charset in ``headers``.
             options: Further arguments of :class:`trawl.Response`.
         """
         fields = headers if isinstance(headers, Headers) else class_of_crawl.get()(headers)
         if isinstance(body, str):
             encoding = encoding or "utf-8"
             body = body.encode(encoding)
-        if "content-type" not in fields:
-            fields["Content-Type"] = f"{self._essence}; charset={encoding}" if encoding else self._essence
+        if encoding:
+            fields = fields.copy()
+            fields["Content-Type"] = with_charset(fields.get("Content-Type") or self._essence, encoding)
+        elif "content-type" not in fields:
+            fields["Content-Type"] = self._essence
         super().__init__(url, status, fields, body, *args, **options)
 
 
