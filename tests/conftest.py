@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from itertools import takewhile
 from pathlib import Path
 from zlib import crc32
 
@@ -154,11 +155,11 @@ def examples() -> Path:
 @pytest.fixture(autouse=True)
 def without_modules_of_other_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Forget modules from a test's own folder, because the next test may also have a ``books.py``."""
-    known, path = {*sys.modules}, sys.path[:]
+    last, path = next(reversed(sys.modules)), sys.path[:]
     yield
     sys.path[:] = path
     folders = f"{tmp_path_factory.getbasetemp()}{os.sep}"
-    for name in sys.modules.keys() - known:
+    for name in [*takewhile(last.__ne__, reversed(sys.modules))]:  # what was imported since
         if str(getattr(sys.modules[name], "__file__", None)).startswith(folders):
             del sys.modules[name]
 

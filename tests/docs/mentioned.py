@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,8 @@ NOT_OURS = {"tests/compat/spiders", "tests/scrapy/projects"}
 """Folders of Scrapy projects."""
 CODE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.M | re.S)
 INLINE = re.compile(rf"(?<!`)(`{{1,2}})((?:[A-Z_]+=\S+ )?(?:\.venv/bin/)?(?:{PROGRAMS})\s[^`]+)\1(?!`)")
-BEGINS = re.compile(rf"`(?:{PROGRAMS})\b|pip install '|^ {{4}}python ", re.M)
+BEGINS = re.compile(rf"`(?:[A-Z_]+=\S+ )?(?:\.venv/bin/)?(?:{PROGRAMS})\s|pip install '|^ {{4}}python ", re.M)
+MARK = re.compile(r"`|pip install '|^ {4}(?:trawl|python|pytest|nox) ", re.M)
 INSTALL = re.compile(r"pip install '[^']+'")
 TYPED = re.compile(r"^ {4}((?:trawl|python|pytest|nox) (?:(?! {3})[^\n])+)", re.M)
 TEXTS = {".md", ".service", ".svg", ".toml", ".yaml", ".yml"}
@@ -41,9 +43,9 @@ def inline(text: str) -> Iterator[str]:
         yield " ".join(command.split())
 
 
-def texts_of(path: Path) -> Iterator[str]:
-    """Yield the strings of a module. In an f-string, a placeholder is shown as its expression."""
-    nodes, inside = [*ast.walk(ast.parse(path.read_text("utf-8")))], set[int]()
+def texts_of(source: str) -> Iterator[str]:
+    """Yield the strings of a module that may contain a command. In an f-string, a placeholder is its expression."""
+    nodes, inside = [*marked(source)], set[int]()
     for node in nodes:
         if isinstance(node, ast.JoinedStr):
             inside |= {*map(id, node.values)}
@@ -51,6 +53,19 @@ def texts_of(path: Path) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
             yield node.value
+
+
+def marked(source: str) -> Iterator[ast.AST]:
+    """Yield the nodes of the statements with a mark: most have none, and walking through all of them takes seconds."""
+    lines = [number for number, line in enumerate(source.split("\n"), 1) if MARK.search(line)]
+    lines.append(len(source) + 1)  # after the last line
+    nodes: list[ast.AST] = [ast.parse(source)]
+    while nodes:
+        node = nodes.pop()
+        yield node
+        for part in ast.iter_child_nodes(node):
+            if not isinstance(part, ast.stmt) or lines[bisect_left(lines, part.lineno)] <= (part.end_lineno or 0):
+                nodes.append(part)
 
 
 def filled_in(part: ast.expr) -> str:
@@ -75,8 +90,8 @@ def mentioned() -> dict[str, set[str]]:
         if path.suffix in TEXTS:
             texts = [CODE.sub("", (ROOT / path).read_text("utf-8"))]
         elif path.suffix == ".py" and path.parts[0] in MESSAGES:
-            is_worth_it = BEGINS.search((ROOT / path).read_text("utf-8"))  # parsing all modules takes seconds
-            texts = [*texts_of(ROOT / path)] if is_worth_it else []
+            source = (ROOT / path).read_text("utf-8")
+            texts = [*texts_of(source)] if BEGINS.search(source) else []  # parsing all modules takes seconds
         else:
             continue
         for text in texts:

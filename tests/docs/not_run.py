@@ -10,6 +10,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import attrs
@@ -96,6 +97,7 @@ def understood(words: Sequence[str]) -> None:
         command.make_context(name, rest, parent=context)
 
 
+@cache
 def group_of_trawl() -> typer.core.TyperGroup:
     """Return the parser of the command ``trawl``."""
     group = typer.main.get_command(app)

@@ -40,15 +40,25 @@ BLOCK = re.compile(r"::\n\n((?: {4}.*\n|\n)+)")
 Names = dict[str, Any]
 
 
+Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def definitions(node: ast.AST) -> Iterator[Definition]:
+    """Yield a module, and the classes and functions in it. Expressions are passed by, because there are many."""
+    if isinstance(node, Definition):
+        yield node
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from definitions(part)
+
+
 def docstrings() -> Iterator[tuple[str, str]]:
     """The docstrings with code, by the module, and by the class or function in it."""
     for path in sorted((ROOT / "trawl").rglob("*.py")):
         source, name = path.read_text("utf-8"), ".".join(path.relative_to(ROOT).with_suffix("").parts)
         if not any(sign in source for sign in ("::\n\n", ">>> ")):  # parsing all modules takes seconds
             continue
-        for node in ast.walk(ast.parse(source)):
-            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
+        for node in definitions(ast.parse(source)):
             if text := ast.get_docstring(node):
                 yield f"{name}.{getattr(node, 'name', '')}".rstrip("."), f"{text}\n"
 

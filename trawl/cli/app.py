@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from typer.main import get_command
 
 from trawl import __version__
 from trawl.cli import FAILED, OK, USAGE
@@ -825,6 +827,11 @@ def _crawl_with(context: typer.Context) -> CrawlWith:
     return cast("CrawlWith", given or crawl_with)
 
 
+@cache  # reading the annotations of all commands takes 30 ms
+def _parser() -> Any:
+    return get_command(app)
+
+
 def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None = None) -> int:
     """Run the command; see :func:`trawl.cli.main`."""
     if os.environ.get("_TRAWL_COMPLETE"):
@@ -832,7 +839,7 @@ def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None
 
         completion_init()
     try:
-        app(None if arguments is None else list(arguments), obj=crawl_with, prog_name="trawl")
+        _parser()(None if arguments is None else list(arguments), obj=crawl_with, prog_name="trawl")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else OK if end.code is None else FAILED
     return OK
