@@ -175,6 +175,19 @@ def test_many_dead_hosts_take_few_lines(folder: Path, capfd: pytest.CaptureFixtu
     assert any("more like this" in line for line in lines)
 
 
+@pytest.mark.parametrize("spider", ["many.py", "missing.py"])
+def test_each_line_of_standard_error_is_json(folder: Path, capfd: pytest.CaptureFixture[str], spider: str) -> None:
+    status = main(["crawl", spider, "--log-format", "json"], crawl_with=crawl_on(web()))
+    entries = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    if spider == "many.py":
+        assert [entry["message"][:24] for entry in entries if "summary" in entry["message"]] == [
+            "summary: ended finished;"
+        ]
+    else:
+        assert status == 2
+        assert [(entry["level"], "missing.py" in entry["message"]) for entry in entries] == [("CRITICAL", True)]
+
+
 def test_json_has_the_documented_fields(folder: Path) -> None:
     main(
         ["crawl", "many.py", "--log-file", "log.jsonl", "--log-format", "json", "--job", "jobs/many"],

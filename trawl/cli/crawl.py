@@ -52,7 +52,7 @@ from trawl.cli.worker import LeaderProcess, lead, rejoining, require_address, sp
 from trawl.engine.watchers import report_blocked_loop
 from trawl.errors import TrawlError, UsageError
 from trawl.frontier import SCHEMES
-from trawl.observe import ObserveSettings, came_to_nothing
+from trawl.observe import ObserveSettings, came_to_nothing, summary_rows
 from trawl.robots import RobotsSettings
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.settings.hidden import without_effect
@@ -146,8 +146,8 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         if leader is not None:
             leader.ended(entries[0].reason, reports)
             return _status(entries[0], entries[0].result) if entries[0].result is not None else entries[0].error_status
-        starts = [_sum_up(entry, options.is_quiet, console) for entry in entries]
-        if not options.is_quiet and (table := scopes_table(reports, console.width)) is not None:
+        starts = [_sum_up(entry, options.is_quiet, console, logs) for entry in entries]
+        if not options.is_quiet and not logs.is_json and (table := scopes_table(reports, console.width)) is not None:
             with suppress(OSError):  # the terminal may be gone
                 console.print(table)
         lost = [_lost_items(entry, entries, fails_on, earlier) for entry in entries]
@@ -359,14 +359,17 @@ async def _side_by_side(
     return reports_of_all(entries)
 
 
-def _sum_up(entry: CrawlEntry, is_quiet: bool, console: Console) -> bool:
+def _sum_up(entry: CrawlEntry, is_quiet: bool, console: Console, logs: Logs) -> bool:
     """Print the summary of a crawl. Returns False if its spider has no start URLs and no ``start()``."""
     result = entry.result
     if result is None:
         return True
     with named_in_log(entry.shown_name):
         has_start = not _explain(entry.spider, entry.arguments, result)
-    if not is_quiet:
+        if logs.is_json:
+            rows = summary_rows(result.reason, result.elapsed, result.stats)
+            logger.info("summary: %s", "; ".join(f"{title} {words}" for title, words in rows))
+    if not is_quiet and not logs.is_json:
         with suppress(OSError):  # the terminal may be gone
             hidden = without_effect(entry.settings, entry.spider)
             stats, name = result.stats, entry.shown_name

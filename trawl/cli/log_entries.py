@@ -25,7 +25,7 @@ import trio
 from trawl.observe import printable
 from trawl.passwords import without_passwords
 
-__all__ = ["WINDOW", "JsonFormatter", "Repeats", "described"]
+__all__ = ["JSON_START", "WINDOW", "JsonFormatter", "Repeats", "described"]
 
 WINDOW = 60.0
 """Seconds within which entries of one kind are counted."""
@@ -136,6 +136,10 @@ def _summary(last: logging.LogRecord, count: int) -> logging.LogRecord:
 def described(error: BaseException) -> str:
     """Return an error as one line: its type and its text."""
     return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+JSON_START = b'{"time": '
+"""How each line of a log as JSON starts."""
 
 
 class JsonFormatter(logging.Formatter):

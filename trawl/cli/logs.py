@@ -26,9 +26,9 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.traceback import Traceback
 
-from trawl.cli import FAILED, INTERRUPTED
+from trawl.cli import FAILED, INTERRUPTED, USAGE
 from trawl.cli.log_entries import JsonFormatter, Repeats
-from trawl.cli.view import print_error
+from trawl.cli.view import advised, print_error
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError
 from trawl.observe import ObserveSettings, printable
 from trawl.settings import Layer, load
@@ -201,7 +201,12 @@ def _module_of(frame: object) -> str:
 
 
 class Logs:
-    """The command's log; a context manager that restores logging on exit."""
+    """The command's log; a context manager that restores logging on exit.
+
+    Attributes:
+        is_debug: Whether all entries are shown.
+        is_json: Whether each line of standard error is an entry as JSON.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -210,6 +215,7 @@ class Logs:
         self._jobs: Mapping[str, str] = {}
         self._levels: dict[str, int] = {}
         self.is_debug: bool = False
+        self.is_json: bool = False
         self._showwarning = warnings.showwarning
 
     def __enter__(self) -> Logs:
@@ -240,6 +246,7 @@ class Logs:
         level = settings.log_level
         level = level if isinstance(level, int) else logging.getLevelNamesMapping()[level]
         self.is_debug = level <= logging.DEBUG
+        self.is_json = settings.log_format == JSON and settings.log_file is None
         handler = self._made(settings)
         if is_quiet and settings.log_file is None:
             level = max(level, logging.WARNING)
@@ -279,6 +286,10 @@ class Logs:
             shown = error.__traceback__ if self.is_debug else user_traceback(error)
             logger.critical("the crawl failed", exc_info=(type(error), error, shown))
             return FAILED
+        if self.is_json:
+            with named_in_log(name):
+                logger.critical("%s", advised(str(error)), exc_info=(type(error), error, user_traceback(error)))
+            return USAGE if isinstance(error, UsageError) else FAILED
         text = ""
         if self.is_debug:
             text = "".join(traceback.format_exception(error))

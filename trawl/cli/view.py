@@ -44,6 +44,7 @@ __all__ = [
     "Panels",
     "StatusOf",
     "Watcher",
+    "advised",
     "can_show",
     "log_watcher",
     "open_panel",
@@ -108,11 +109,11 @@ def _console(kind: type[Console], is_terminal: bool, **options: Any) -> Console:
 def print_error(error: TrawlError, console: Console, name: str = "") -> int:
     """Print an error as one line, with the spider's name if there is one. Returns the exit status."""
     whose = f"{printable(name)}: " if name else ""
-    console.print(f"trawl: {whose}{printable(_advised(str(error)))}", style="red", soft_wrap=True)
+    console.print(f"trawl: {whose}{printable(advised(str(error)))}", style="red", soft_wrap=True)
     return USAGE if isinstance(error, UsageError) else FAILED
 
 
-def _advised(words: str) -> str:
+def advised(words: str) -> str:
     """Return an error's message, with advice if robots.txt disallows the page."""
     own = "-s ROBOTSTXT_OBEY=false, for a site of your own"
     if words.endswith(_FORBIDDEN):

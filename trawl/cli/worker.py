@@ -49,6 +49,7 @@ from trawl.cli import NO_PROCESS, USAGE
 from trawl.cli.crawl_entry import CrawlEntry, reports_of_all
 from trawl.cli.load import find_spider, spiders_here
 from trawl.cli.local_server import open_local_server
+from trawl.cli.log_entries import JSON_START
 from trawl.cli.view import CrawlWith, StatusOf, Watcher
 from trawl.errors import JobError, JobUnavailable, SessionEnded, SpiderNotFound, UsageError
 from trawl.frontier import SCHEMES, JobSettings
@@ -444,7 +445,10 @@ class WorkerPool:
                             worker.now = message.status
 
     async def _relay(self, worker: _Worker, process: trio.Process) -> None:
-        """Print each line that a worker writes to standard error, with the worker's number, above any panel."""
+        """Print each line that a worker writes to standard error, with the worker's number, above any panel.
+
+        An entry as JSON has the process id, and would not be JSON with the number.
+        """
         assert process.stderr is not None
         rest = b""
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
@@ -456,8 +460,9 @@ class WorkerPool:
             self._print(worker, rest)
 
     def _print(self, worker: _Worker, line: bytes) -> None:
+        prefix = "" if line.startswith(JSON_START) else f"[{worker.number}] "
         with suppress(OSError):  # the terminal may be gone
-            self._console.print(printable(f"[{worker.number}] {line.decode('utf-8', 'replace')}"), soft_wrap=True)
+            self._console.print(printable(f"{prefix}{line.decode('utf-8', 'replace')}"), soft_wrap=True)
 
 
 async def _end(process: trio.Process, leading: socket.socket, *, is_hurried: bool) -> None:
