@@ -44,8 +44,9 @@ from trawl.http import Request
 from trawl.items import is_item_type
 from trawl.settings.check import members_of, nearest
 from trawl.spiders import CrawlSpider, SitemapSpider, Spider
+from trawl.spiders.item_check import item_type_of
 
-__all__ = ["callbacks_of", "check_annotations", "check_callbacks", "check_outputs", "item_type_of"]
+__all__ = ["callbacks_of", "check_annotations", "check_callbacks", "check_outputs"]
 
 _MANY = (Iterable, Iterator, Generator, list, tuple)
 
@@ -56,7 +57,8 @@ _LATER = (Awaitable, Coroutine)
 
 def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Iterable[str]) -> Iterator[CheckMessage]:
     """Report return annotations that do not fit the kind of callback or the item type of the spider."""
-    items = item_type_of(spider)
+    found = item_type_of(spider)
+    items = Any if found is None else found
     for name in callbacks:
         function = inspect.getattr_static(spider, name)
         function = getattr(function, "__func__", function)
@@ -71,18 +73,6 @@ def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Ite
                 yield CheckMessage(
                     *source.location(name), f"{name}() is annotated with {formatannotation(output)}, {problem}"
                 )
-
-
-def item_type_of(spider: type) -> Any:
-    """Return the item type of a spider: ``Quote`` of ``Spider[Quote]``, Any by default."""
-    for base in spider.__dict__.get("__orig_bases__", spider.__bases__):
-        origin = get_origin(base)
-        if origin is not None and isinstance(origin, type) and issubclass(origin, Spider):
-            (given, *_) = get_args(base)
-            return Any if isinstance(given, TypeVar) else given
-        if isinstance(base, type) and issubclass(base, Spider) and base is not Spider:
-            return item_type_of(base)
-    return Any
 
 
 def _returned(function: Callable[..., Any]) -> Any:
