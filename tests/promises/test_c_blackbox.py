@@ -293,7 +293,7 @@ def test_b20_c05_errors_that_no_rate_cures_make_it_slow_and_lose_nothing(share: 
     assert max(send.time for send in sim.sends) <= 400 * (1.0 if share < 0.05 else 10.0)
 
 
-@pytest.mark.parametrize(("before", "rate", "share"), [(5.0, 50.0, 0.55), (10.0, 20.0, 0.88), (10.0, 12.0, 0.95)])
+@pytest.mark.parametrize(("before", "rate", "share"), [(10.0, 12.0, 0.95), (10.0, 20.0, 0.88), (5.0, 50.0, 0.55)])
 def test_c09_a_limit_that_rises_is_used_in_the_two_minutes_after_it(before: float, rate: float, share: float) -> None:
     pages = int(before * 120.0 + rate * 140.0)
     sim = crawled(pages, RAMPED, limit=RateLimit(rate=before, burst=5, changes=[(120.0, rate)]))
