@@ -14,6 +14,7 @@ import trio
 from tests.servers.rendering import PATH
 from trawl.blocking import ThreadBlocking
 from trawl.browser.devtools import Chromium, open_chromium
+from trawl.browser.page import _KEYS
 
 __all__ = ["Tab", "open_tab"]
 
@@ -66,6 +67,14 @@ class Tab:
                     if found := await self.js(expression):
                         return found
                 await trio.sleep(0.05)
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, such as ``Enter``, ``Shift+Tab`` or ``a``, one after another."""
+        for each in keys:
+            code, text = _KEYS.get(key := each.removeprefix("Shift+"), (0, each))
+            values = {"key": key, "windowsVirtualKeyCode": code, "modifiers": 8 * (key != each)}
+            await self.call("Input.dispatchKeyEvent", type="keyDown", **values, **({"text": text} if text else {}))
+            await self.call("Input.dispatchKeyEvent", type="keyUp", **values)
 
     async def shoot(self, path: Path) -> None:
         """Write a picture of the page."""

@@ -189,8 +189,7 @@ async def test_pause_and_resume_by_the_keyboard(server: Server) -> None:
     async def use(tab: Tab, url: str, crawl: Crawl) -> None:
         await tab.open(url)
         await tab.until("status_ && status_.pages > 10")
-        await tab.call("Input.dispatchKeyEvent", type="keyDown", key="p", text="p")
-        await tab.call("Input.dispatchKeyEvent", type="keyUp", key="p")
+        await tab.press("p")
         await tab.until("ask.open")
         await tab.js(YES)
         await tab.until("state.textContent.startsWith('paused')")
@@ -204,6 +203,81 @@ async def test_pause_and_resume_by_the_keyboard(server: Server) -> None:
         await tab.until("ask.open")
         await tab.js(YES)
         await tab.until(f"status_.pages > {count}")
+
+    await seen(use, spider_of(server.port))
+
+
+FOCUS = """(() => {
+  const a = document.activeElement, box = a.getBoundingClientRect(), style = getComputedStyle(a);
+  if (a === document.body) return "";
+  const over = document.elementFromPoint(box.x + Math.min(box.width / 2, 30), box.y + Math.min(box.height / 2, 10));
+  const is_seen = a.contains(over) && style.outlineStyle === "solid" && style.outlineWidth === "2px";
+  return (is_seen ? "" : "unseen ") + (a.id || a.ariaLabel || a.textContent.split(",")[0]);
+})()"""
+"""The name of the focused element. It is marked if its outline is missing or another element covers it."""
+
+COLUMNS = "COLUMNS.map(([title]) => title + (title === 'sends' ? ' ↓' : ''))"
+CONTROLS = ["whyof", "Ask", "setscope", "setlimits", "Set", "addurl", "Add", "drophost", "Drop its pending pages"]
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+async def test_the_keyboard_reaches_all_controls_in_reading_order(server: Server, width: int) -> None:
+    async def use(tab: Tab, url: str, crawl: Crawl) -> None:
+        await tab.open(url, width=width)
+        await tab.until("document.querySelectorAll('#errors details, #rows tr').length == 4")
+        titles = await tab.js(f"{COLUMNS}.filter((_, i) => head.cells[i].offsetWidth)")
+        # A reader that runs through the page takes longer than a tick, and must not lose its place.
+        order = ["pause", "stop", "text", "Scopes", *titles, *CONTROLS, "callback ValueError"]
+        for keys, names in (("Tab", order), ("Shift+Tab", order[-2::-1])):
+            walked = []
+            for _ in names:
+                await tab.press(keys)
+                walked.append(await tab.js(FOCUS))
+            assert walked == names
+            count = await tab.js("status_.pages")
+            await tab.until(f"status_.pages > {count}")
+            assert await tab.js(FOCUS) == names[-1]
+
+    await seen(use, spider_of(server.port))
+
+
+async def test_enter_and_escape_work_in_each_control(server: Server) -> None:
+    async def use(tab: Tab, url: str, crawl: Crawl) -> None:
+        host = f"127.0.0.2:{server.port}"
+        await tab.open(url)
+        await tab.until("status_ && status_.pages > 10 && document.querySelectorAll('#rows tr').length == 3")
+        await tab.press("/")
+        await tab.call("Input.insertText", text=host)
+        await tab.until("total == 1 && document.querySelectorAll('#rows tr').length == 1")
+        await tab.press("Enter", "Escape")
+        await tab.until("document.querySelectorAll('#rows tr').length == 3")
+        await tab.press("Tab", "Tab", "Enter")
+        await tab.until("head.cells[0].ariaSort == 'ascending'")
+        assert await tab.js(FOCUS) == "scope ↑"
+
+        await tab.press("Shift+Tab", "w")
+        await tab.call("Input.insertText", text=host)
+        await tab.press("Enter")
+        await tab.until("host.textContent.includes('Crawl-delay')")
+        await tab.press("Tab", "Tab")
+        await tab.call("Input.insertText", text=host)
+        await tab.press("Tab")
+        await tab.call("Input.insertText", text="delay=0.7")
+        await tab.press("Enter")
+        await tab.until("ask.open")
+        assert await tab.js(FOCUS) == "Cancel"
+        await tab.press("Escape")
+        await tab.until("!ask.open")
+        assert await tab.js(FOCUS) == "setlimits"
+        assert await tab.js("done.textContent") == ""
+        await tab.press("Enter")
+        await tab.until("ask.open")
+        await tab.press("Shift+Tab", "Enter")
+        await tab.until("done.textContent.includes('after')")
+        await tab.until("document.querySelectorAll('#errors details').length == 1")
+        await tab.js("document.querySelector('#errors summary').focus()")
+        await tab.press("Enter")
+        assert await tab.js("document.querySelector('#errors details').open")
 
     await seen(use, spider_of(server.port))
 
@@ -247,6 +321,12 @@ async def test_ten_thousand_scopes() -> None:
         assert await tab.js("document.getElementsByTagName('*').length") < 5000
         await tab.js("$('text').value = 'h1234.'; $('text').oninput()")
         await tab.until("total == 1 && document.querySelectorAll('#rows tr').length == 1")
+        await tab.js("$('text').value = 'h12'; $('text').oninput()")
+        await tab.until("total == 111 && !next.disabled")
+        await tab.js("next.focus()")
+        await tab.press("Enter")
+        await tab.until("document.querySelectorAll('#rows tr').length == 11")
+        assert await tab.js(FOCUS) == "prev"
 
     settings = {
         "DOWNLOAD_DELAY": 300.0,

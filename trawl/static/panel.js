@@ -109,17 +109,20 @@ function show(s) {
   bars("ends", e ? e.scopes.map(x => [x.scope, x.seconds, `${duration(x.seconds)} (${n.format(x.pending)})`]) : []);
   showErrors(s.last_errors);
 }
+// Elements that may have the focus stay in the page, because a new element would not have it.
 function showErrors(errors) {
-  const box = $("errors"), open = new Set([...box.querySelectorAll("details[open]")].map(d => d.dataset.kind));
-  box.replaceChildren(...errors.map(error => {
-    const details = el("details"), time = new Date(error.at * 1000).toLocaleTimeString();
-    details.dataset.kind = error.kind;
-    details.open = open.has(error.kind);
-    details.append(el("summary", `${error.kind}, ${n.format(error.count)} times, last at ${time}`), el("p", error.message));
-    if (error.traceback) details.append(el("pre", error.traceback));
-    return details;
-  }));
-  if (!errors.length) box.textContent = "none since the panel was opened";
+  const known = new Map([...$("errors").children].map(each => [each.dataset.kind, each]));
+  for (const error of errors) {
+    const details = known.get(error.kind) || el("details"), time = new Date(error.at * 1000).toLocaleTimeString();
+    if (!known.delete(error.kind)) {
+      details.dataset.kind = error.kind;
+      details.append(el("summary"), el("p"), el("pre"));
+      $("errors").append(details);
+    }
+    const texts = [`${error.kind}, ${n.format(error.count)} times, last at ${time}`, error.message, error.traceback];
+    texts.forEach((text, i) => { details.children[i].textContent = text; });
+  }
+  for (const gone of known.values()) gone.remove();
 }
 function cell(row, index) {
   const value = row[index];
@@ -132,8 +135,10 @@ function cell(row, index) {
 }
 function showRows(table) {
   total = table.total;
+  const had = document.activeElement;
   $("prev").disabled = offset === 0;
   $("next").disabled = offset + 100 >= total;
+  if (had.disabled) $(had.id === "prev" ? "next" : "prev").focus();
   $("count").textContent = table.rows.length
     ? `${n.format(total)}, rows ${table.offset + 1} to ${table.offset + table.rows.length}` : "none";
   const body = $("rows");
@@ -168,22 +173,25 @@ function open_() {
   source.onerror = () => { $("state").textContent = "no connection: the crawl has ended, or can't be reached"; };
 }
 function table() { clearTimeout(later); later = setTimeout(open_, 150); }
+for (const [, index, kind] of COLUMNS) {
+  const th = el("th", undefined, kind || ""), button = el("button"), name = NAMES[index];
+  th.scope = "col";
+  button.type = "button";
+  button.onclick = () => {
+    if (sort === name) down = !down; else { sort = name; down = index !== 0; }
+    offset = 0;
+    headRow();
+    table();
+  };
+  th.append(button);
+  $("head").append(th);
+}
 function headRow() {
-  $("head").replaceChildren(...COLUMNS.map(([title, index, kind]) => {
-    const th = el("th", undefined, kind || ""), name = NAMES[index], is = name === sort;
-    th.scope = "col";
+  COLUMNS.forEach(([title, index], i) => {
+    const th = $("head").cells[i], is = NAMES[index] === sort;
     th.setAttribute("aria-sort", is ? (down ? "descending" : "ascending") : "none");
-    const button = el("button", title + (is ? (down ? " ↓" : " ↑") : ""));
-    button.type = "button";
-    button.onclick = () => {
-      if (sort === name) down = !down; else { sort = name; down = index !== 0; }
-      offset = 0;
-      headRow();
-      table();
-    };
-    th.append(button);
-    return th;
-  }));
+    th.firstChild.textContent = title + (is ? (down ? " ↓" : " ↑") : "");
+  });
 }
 async function post(path, order) {
   const headers = { "Content-Type": "application/json" };
@@ -234,6 +242,8 @@ addEventListener("keydown", event => {
   const action = { p: () => $("pause").click(), w: () => $("whyof").focus(), "/": () => $("text").focus() }[event.key];
   if (action) { event.preventDefault(); action(); }
 });
+// A browser does not scroll to an element of which it shows a part.
+addEventListener("focusin", event => event.target.scrollIntoView({ block: "nearest", inline: "nearest" }));
 $("crawl").onchange = () => { crawl = $("crawl").value; for (const s of Object.values(series)) { s[0] = []; s[1] = []; } makePlots(); open_(); };
 async function start() {
   const names = await (await fetch("crawls")).json();
