@@ -258,8 +258,34 @@ def _event(look: Look, offset: int) -> bytes:
     return b"data: " + msgspec.json.encode((look.status, table, look.items, look.notes)) + b"\n\n"
 
 
-class CrawlPage:
-    """One crawl of this process in the panel.
+class _Readers:
+    """The readers of a page. ``when_none`` is called when the last reader leaves."""
+
+    def __init__(self, when_none: Callable[[], None] = lambda: None) -> None:
+        self._when_none = when_none
+        self._readers: list[trio.CancelScope] = []
+        self._is_closed = False
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with trio.CancelScope() as scope:
+            self._readers.append(scope)
+            try:
+                yield
+            finally:
+                self._readers.remove(scope)
+                if not self._readers:
+                    self._when_none()
+
+    def close(self) -> None:
+        """End the streams of all readers, also of later ones, because the crawl has ended."""
+        self._is_closed = True
+        for scope in self._readers:
+            scope.cancel()
+
+
+class CrawlPage(_Readers):
+    """One crawl of this process in the panel. Items are only received while there are readers.
 
     Args:
         crawl: The crawl.
@@ -268,10 +294,9 @@ class CrawlPage:
     def __init__(self, crawl: Crawl) -> None:
         self.crawl: Crawl = crawl
         self._observer = Observer(crawl)
-        self._readers: list[trio.CancelScope] = []
+        super().__init__(self._observer.close)
         self._messages: dict[View, bytes] = {}
         self._built_at = -1
-        self._is_closed = False
 
     async def stream(self, view: View, send: Send) -> None:
         """Send one server-sent event per tick until cancelled, or until the crawl ends. A slow reader misses ticks."""
@@ -283,24 +308,6 @@ class CrawlPage:
                 last = keeper.ticks
                 await send({"type": "http.response.body", "body": self._message(view), "more_body": True})
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Count a reader. Items are only received while there are readers."""
-        with trio.CancelScope() as scope:
-            self._readers.append(scope)
-            try:
-                yield
-            finally:
-                self._readers.remove(scope)
-                if not self._readers:
-                    self._observer.close()
-
-    def close(self) -> None:
-        """End the streams of all readers, also of later ones, because the crawl has ended."""
-        self._is_closed = True
-        for scope in self._readers:
-            scope.cancel()
-
     def _message(self, view: View) -> bytes:
         """Return the event for a view. It is built once per tick for all readers of the view."""
         keeper = self.crawl.status_keeper
@@ -309,9 +316,7 @@ class CrawlPage:
             self._messages.clear()
         found = self._messages.get(view)
         if found is None:
-            rows, total = keeper.page(
-                view.sort, is_descending=view.is_descending, text=view.text, offset=view.offset, count=view.count
-            )
+            rows, total = keeper.page(view)
             look = Look(status=keeper.latest, rows=rows, total=total, items=self._observer.items())
             found = self._messages[view] = _event(look, view.offset)
         return found
@@ -343,7 +348,7 @@ class JobLink(Protocol):
         """Give all processes an order. Returns in words who executes it when."""
 
 
-class JobPage:
+class JobPage(_Readers):
     """A job in the panel, as its processes describe it.
 
     Args:
@@ -354,27 +359,18 @@ class JobPage:
     crawl = None
 
     def __init__(self, link: JobLink, status: Callable[[], CrawlStatus] | None = None) -> None:
+        super().__init__()
         self._link = link
         self._status = status
         self._messages: dict[View, tuple[float, bytes]] = {}
         self._turns = trio.Lock()
-        self._readers: list[trio.CancelScope] = []
 
     async def stream(self, view: View, send: Send) -> None:
         """Send one server-sent event per second until cancelled. A slow reader misses some."""
-        with trio.CancelScope() as scope:
-            self._readers.append(scope)
-            try:
-                while True:
-                    await send({"type": "http.response.body", "body": await self._message(view), "more_body": True})
-                    await trio.sleep(TICK)
-            finally:
-                self._readers.remove(scope)
-
-    def close(self) -> None:
-        """End the streams of all readers."""
-        for scope in self._readers:
-            scope.cancel()
+        with self._reading():
+            while not self._is_closed:
+                await send({"type": "http.response.body", "body": await self._message(view), "more_body": True})
+                await trio.sleep(TICK)
 
     async def _message(self, view: View) -> bytes:
         """Return the event for a view. The processes are asked once for all readers of the view. A checkpoint."""
@@ -465,7 +461,6 @@ class Panel:
             logger.exception("the panel has failed; the crawl continues without it")
 
     def _config(self) -> Config:
-
         config = Config()
         # The server closes the descriptor that it gets, so give it a duplicate.
         config.bind = [f"fd://{self._address.socket.dup().detach()}"]
@@ -490,7 +485,6 @@ class Panel:
         )
 
     async def _file(self, request: Request, name: str = "") -> Response:
-
         name = name or request.path_params["name"]
         if name not in FILES:
             return Response(status_code=404)

@@ -15,6 +15,7 @@ import trio
 import trawl
 from trawl.engine import Crawl
 from trawl.engine.status import SHARE, SLICE, StatusKeeper
+from trawl.engine.steering import View
 from trawl.http import Request, Response
 from trawl.observe import CrawlStatus, ScopeStatus, estimate_words
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
@@ -263,7 +264,7 @@ def test_a_page_of_the_scopes_is_sorted_once_a_round_and_computed_anew_once_a_ti
         return ScopeStatus(scope=scope.id, sends=1000, queued=queued)
 
     def ids(offset: int) -> list[str]:
-        rows, total = keeper.page("sends", is_descending=True, text="1", offset=offset, count=3)
+        rows, total = keeper.page(View(text="1", offset=offset, count=3))
         assert total == 19
         return [row.scope for row in rows if row.sends == 1000]
 

@@ -5,7 +5,7 @@ from math import inf
 import msgspec
 
 from trawl.observe import CrawlStatus, Estimate, decode_status, encode_status, status_line, together
-from trawl.observe.status import ErrorExample, Health, Rate, Rates, ScopeEstimate, WaitingGroup, quantile
+from trawl.observe.status import ErrorExample, Health, Rate, Rates, ScopeEstimate, WaitingGroup
 
 NOW = CrawlStatus(
     spider="quotes",
@@ -92,9 +92,3 @@ def test_the_statuses_of_several_processes_add_up() -> None:
 
 def test_of_a_process_that_has_ended_only_the_totals_remain() -> None:
     assert NOW.totals() == CrawlStatus(pages=1203, items=950, errors=2)
-
-
-def test_a_quantile_of_the_latency_is_the_bound_of_its_bucket() -> None:
-    latency = [5, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1]
-    assert [quantile(latency, part) for part in (0.5, 0.9, 0.95)] == [0.05, 0.1, inf]
-    assert quantile((), 0.5) == 0.0

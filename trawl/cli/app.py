@@ -348,17 +348,11 @@ def job(
 
     Or change a job while it runs.
     """
-    from trawl.cli.job import JobOptions, job_command, orders_of
+    from trawl.cli.job import job_command, orders_of
 
-    options = JobOptions(
-        requeues=requeue_failed,
-        exports=export_pending,
-        orders=orders_of(pause=pause, stop=stop, resume=resume, limits=set, add=add, drop=drop),
-        has_workers=workers,
-        has_reasons=why,
-        has_json=json,
-    )
-    job_command(job, options)
+    orders = orders_of(pause=pause, stop=stop, resume=resume, limits=set, add=add, drop=drop)
+    parts = [part for part, is_wanted in (("workers", workers), ("why", why), ("json", json)) if is_wanted]
+    job_command(job, requeues=requeue_failed, exports=export_pending, orders=orders, parts=parts)
 
 
 @app.command(epilog=examples("trawl panel jobs/books", "trawl panel redis://store.internal/quotes --listen 8100"))

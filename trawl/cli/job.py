@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import attrs
 import msgspec
 import trio
 import typer
@@ -77,7 +76,6 @@ from trawl.settings import Layer, ambient, load
 
 __all__ = [
     "DirectoryLink",
-    "JobOptions",
     "ServerLink",
     "end_lines",
     "job_command",
@@ -115,27 +113,6 @@ WIDE = 100
 _REASONS = 10  # maximum number of reasons shown for waiting requests
 
 
-@attrs.frozen(kw_only=True)
-class JobOptions:
-    """The options of ``trawl job``.
-
-    Attributes:
-        requeues: Queue the job's failed requests again.
-        exports: Print its pending requests as JSON, one per line.
-        orders: Make these changes to the running job, in this order.
-        has_workers: Show its processes.
-        has_reasons: Show why requests wait.
-        has_json: Print the status of the running job as JSON.
-    """
-
-    requeues: bool = False
-    exports: bool = False
-    orders: Sequence[Order] = ()
-    has_workers: bool = False
-    has_reasons: bool = False
-    has_json: bool = False
-
-
 def orders_of(
     *,
     pause: bool = False,
@@ -164,22 +141,29 @@ def orders_of(
     return orders
 
 
-_SHOW = JobOptions()
-
-
-def job_command(job: str, options: JobOptions = _SHOW) -> None:
+def job_command(
+    job: str,
+    *,
+    requeues: bool = False,
+    exports: bool = False,
+    orders: Sequence[Order] = (),
+    parts: Collection[str] = (),
+) -> None:
     """Show a job, queue its failed requests again, export its requests, or change it while it runs.
 
     Args:
         job: The job's directory, or its address in a server.
-        options: What to do.
+        requeues: Queue the job's failed requests again.
+        exports: Print its pending requests as JSON, one per line.
+        orders: Make these changes to the running job, in this order.
+        parts: Show these parts of the running job: its ``workers``, ``why`` requests wait, or its status as ``json``.
     """
 
     def act(address: str) -> None:
-        if not (options.orders or options.has_workers or options.has_reasons or options.has_json):
-            _show(address, requeues=options.requeues, exports=options.exports)
+        if orders or parts:
+            _look_after(address, orders, parts)
         else:
-            _look_after(address, options)
+            _show(address, requeues=requeues, exports=exports)
 
     with_server(job, act)
 
@@ -268,32 +252,29 @@ class ServerLink:
     """
 
     def __init__(self, job: str) -> None:
-        from trawl.frontier.redis.client import Address  # noqa: PLC0415 - needs coredis
+        from trawl.frontier.redis import client, report  # noqa: PLC0415 - needs coredis
 
-        self.name: str = Address.parse(job).shown
+        self.name: str = client.Address.parse(job).shown
+        self._report = report
         self._job = job
         self._asked: dict[View, tuple[str, float]] = {}
 
     def sessions(self) -> list[SessionReport]:
         """Return the reports of its processes."""
-        from trawl.frontier.redis import report  # noqa: PLC0415 - needs coredis
-
-        return list(report.inspect_job(self._job, has_scopes=False).sessions)
+        return list(self._report.inspect_job(self._job, has_scopes=False).sessions)
 
     def look(self, view: View) -> Look:
         """Return what the processes say, or what the job stores if there is no process."""
-        from trawl.frontier.redis import report  # noqa: PLC0415 - needs coredis
-
         # The server keeps replies longer than the processes update them, so a question that has ended gets a new id.
         now = time.monotonic()
-        self._asked = {each: known for each, known in self._asked.items() if known[1] > now - report.ASKED}
+        self._asked = {each: known for each, known in self._asked.items() if known[1] > now - self._report.ASKED}
         id = self._asked.get(view, (uuid4().hex, now))[0]
         self._asked[view] = id, now
         # Each process returns its own first scopes, because it does not know those of others.
         asked = msgspec.structs.replace(view, offset=0, count=min(view.offset, MAX_OFFSET) + view.count)
         sessions = self._ask(id, Question(view=asked), 0.0)
         if not any(each.lease_left >= 0 for each in sessions):
-            return _stored_look(report.inspect_job(self._job), view)
+            return _stored_look(self._report.inspect_job(self._job), view)
         replies = [reply for session in sessions if (reply := replies_of(session, id)) is not None and not reply.error]
         # A reply is newer than the report of the last renewal.
         told = [(replies_of(session, id) or Reply()).crawl_status() or session.status for session in sessions]
@@ -331,10 +312,8 @@ class ServerLink:
 
     def order(self, order: Order) -> str:
         """Add an order to the job's list, and return in words who executes it."""
-        from trawl.frontier.redis import report  # noqa: PLC0415 - needs coredis
-
         count = len([each for each in self.sessions() if each.works and each.lease_left > 0])
-        report.order(self._job, *stored_form(order), is_heard=count > 0)
+        self._report.order(self._job, *stored_form(order), is_heard=count > 0)
         if not count:
             return "the next process that works on it will execute it"
         words = "1 process" if count == 1 else f"{count} processes"
@@ -350,9 +329,7 @@ class ServerLink:
 
     def _ask(self, id: str, question: Question, patience: float) -> list[SessionReport]:
         """Return the processes that work on the job, with their replies so far."""
-        from trawl.frontier.redis import report  # noqa: PLC0415 - needs coredis
-
-        sessions = report.ask_processes(self._job, id, msgspec.json.encode(question).decode(), patience)
+        sessions = self._report.ask_processes(self._job, id, msgspec.json.encode(question).decode(), patience)
         return [session for session in sessions if session.works]
 
 
@@ -398,14 +375,14 @@ def panel_command(job: str, listen: str) -> None:
         with_server(job, act)
 
 
-def _look_after(job: str, options: JobOptions) -> None:
-    """Show the processes of a job, or give them orders."""
+def _look_after(job: str, orders: Sequence[Order], parts: Collection[str]) -> None:
+    """Give the processes of a job orders, and show parts of their status."""
     link = link_to(job)
-    for order in options.orders:
+    for order in orders:
         typer.echo(printable(effect := link.effect_of(order)), err=True)
         if (words := link.order(order)) != effect:
             typer.echo(printable(words), err=True)
-    if not (options.has_workers or options.has_reasons or options.has_json):
+    if not parts:
         return
     sessions = link.sessions()
     # The server keeps the last report of a process that was killed.
@@ -416,18 +393,18 @@ def _look_after(job: str, options: JobOptions) -> None:
     if are_there and not known:
         silence = OTHER_VERSION if others else "no process has reported yet: try again"
     is_silent = not (are_there and known)
-    if is_silent and (options.has_json or (are_there and others and options.has_reasons)):
+    if is_silent and ("json" in parts or (are_there and others and "why" in parts)):
         raise UsageError(f"job {link.name}: {silence}")
-    if options.has_json:
+    if "json" in parts:
         typer.echo(msgspec.json.encode(together(known)).decode())
-    if options.has_workers and sessions:
+    if "workers" in parts and sessions:
         console = stdout_console()
         console.print(workers_table(sessions, console.width))
-    if is_silent and (options.has_reasons or not are_there):
+    if is_silent and ("why" in parts or not are_there):
         typer.echo(silence)
-    elif options.has_reasons:
+    elif "why" in parts:
         typer.echo(printable(status_line(together(known))))
-    for line in waiting_lines(sessions) if options.has_reasons else end_lines(sessions) if options.has_workers else ():
+    for line in waiting_lines(sessions) if "why" in parts else end_lines(sessions) if "workers" in parts else ():
         typer.echo(printable(line))
 
 

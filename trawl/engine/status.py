@@ -50,6 +50,7 @@ from trawl.throttling.reasons import Reason, send_limit, status_of
 
 if TYPE_CHECKING:
     from trawl.engine.crawl import Crawl
+    from trawl.engine.steering import View
     from trawl.frontier.redis.sessions import JobSession
 
 __all__ = ["StatusKeeper", "report_status"]
@@ -159,18 +160,16 @@ class StatusKeeper:
         finally:
             self._is_running = False
 
-    def page(
-        self, sort: str, *, is_descending: bool, text: str, offset: int, count: int
-    ) -> tuple[list[ScopeStatus], int]:
-        """Return some rows of the sorted scopes as they are now, and the number of scopes that contain ``text``."""
-        key, fresh, now = (sort, is_descending, text), self._fresh, trio.current_time()
+    def page(self, view: View) -> tuple[list[ScopeStatus], int]:
+        """Return the rows of a view as they are now, and the number of scopes that contain its text."""
+        key, fresh, now = (view.sort, view.is_descending, view.text), self._fresh, trio.current_time()
         order = self._orders.get(key)
         if order is None:
-            rows = [row for row in self.scopes.values() if text in row.scope]
-            order = sorted(rows, key=attrgetter(sort), reverse=is_descending)
+            rows = [row for row in self.scopes.values() if view.text in row.scope]
+            order = sorted(rows, key=attrgetter(view.sort), reverse=view.is_descending)
             if len(self._orders) < MAX_ORDERS:
                 self._orders[key] = order
-        visible = order[offset : offset + count]
+        visible = order[view.offset : view.offset + view.count]
         for row in visible:
             if row.scope not in fresh and len(fresh) < MAX_FRESH:
                 scope = self._throttle.scope_of(row.scope)

@@ -429,9 +429,7 @@ class Observer:
         status = encode_status(self._crawl.status())
         if view is None:
             return Reply(status=status)
-        rows, total = self._crawl.status_keeper.page(
-            view.sort, is_descending=view.is_descending, text=view.text, offset=view.offset, count=view.count
-        )
+        rows, total = self._crawl.status_keeper.page(view)
         return Reply(status=status, rows=msgspec.msgpack.encode(rows), total=total, items=self.items())
 
 

@@ -1,9 +1,7 @@
-"""The tasks that watch a crawl: limits, other processes of a job, blocking calls, and the entries of ``WATCHERS``.
+"""The tasks that watch a crawl: limits, blocking calls, and the entries of ``WATCHERS``.
 
 Each task runs alongside the crawl, and is cancelled when the crawl has ended. A watcher of a limit (time, time without
-items, memory) sleeps until the limit could be reached, and ends the crawl as the first Ctrl-C does. If the job is in a
-server, other programs may look at it and control its processes: one task reports the progress of this crawl, and one
-follows the commands.
+items, memory) sleeps until the limit could be reached, and ends the crawl as the first Ctrl-C does.
 
 While a callback blocks, the whole crawl is blocked. One task records that Trio's loop runs, and a thread checks this.
 If the loop is blocked, the thread finds the blocking line of user code in the frames of the loop's thread, and logs it

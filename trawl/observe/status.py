@@ -47,7 +47,6 @@ __all__ = [
     "encode_status",
     "estimate",
     "estimate_words",
-    "quantile",
     "status_line",
     "together",
     "waiting_words",
@@ -435,24 +434,6 @@ class ScopeStatus(Struct, frozen=True, kw_only=True, gc=False):
     latency: Sequence[int] = ()
     seconds: float = 0.0
     reason: str = ""
-
-
-def quantile(latency: Sequence[int], part: float) -> float:
-    """Return a latency, in seconds, that at least this part of the responses did not exceed.
-
-    Args:
-        latency: The counts of a :class:`ScopeStatus`.
-        part: Between 0 and 1: 0.5 for the median.
-
-    Returns:
-        One of :data:`LATENCY_BOUNDS`; ``inf`` above the last bound; 0.0 without responses.
-    """
-    wanted, seen = part * sum(latency), 0
-    for bound, count in zip((*LATENCY_BOUNDS, inf), latency, strict=False):
-        seen += count
-        if seen and seen >= wanted:
-            return bound
-    return 0.0
 
 
 # -- one status of several processes
