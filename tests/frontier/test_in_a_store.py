@@ -27,6 +27,7 @@ from trawl.feeds import FeedsSettings
 from trawl.feeds.outbox import open_outbox
 from trawl.frontier import JobSettings
 from trawl.frontier.base import Record
+from trawl.frontier.job import SessionLease
 from trawl.frontier.job_frontier import open_frontier
 from trawl.frontier.redis.client import Address, StoreConnectionError, StoreServer, _mapped, connect
 from trawl.frontier.redis.layout import Keys, key_of, mark_of, place_of
@@ -194,6 +195,16 @@ async def test_a_page_that_killed_three_processes_is_not_sent_any_more(
     assert runs.sent[poison] == 0
     assert list(folder.iterdir()) == []
     assert (result.stats["process_death_count"], result.stats["fatal_callback_count"]) == (3, 1)
+
+
+def test_a_store_is_away_since_the_first_call_without_a_response() -> None:
+    lease = SessionLease()
+    lease.asked_at = 5.0
+    assert [lease.went_away(10.0, "no response within 5 s"), lease.went_away(12.0, "connection refused")] == [
+        True,
+        False,
+    ]
+    assert lease.why(12.0) == "away for 7 s, nothing is sent: connection refused"
 
 
 async def test_a_store_that_does_not_respond_is_reported_as_that(

@@ -324,6 +324,14 @@ class SessionLease:
         self._renewed.set()
         self._renewed = trio.Event()
 
+    def went_away(self, now: float, reason: str) -> bool:
+        """Record that the server does not respond. Returns True if this was not known yet."""
+        self.away_reason = reason
+        if self.away_since is not None:
+            return False
+        self.away_since = now if self.asked_at is None else self.asked_at
+        return True
+
     def why(self, now: float) -> str:
         """Return why steps or requests wait for the server now; "" if nothing is wrong."""
         sends = "nothing is sent" if now >= self.until else f"nothing is sent after {self.until - now:.0f} s"

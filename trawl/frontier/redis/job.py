@@ -618,9 +618,7 @@ class RedisJob(Job):
         self._trips.went_away()
         self.session.was_away = True
         lease, now = self.lease, trio.current_time()
-        lease.away_reason = str(why)
-        if lease.away_since is None:
-            lease.away_since = now
+        if lease.went_away(now, str(why)):
             words = "job %s: its server is away (%s): nothing is stored, and nothing is sent after %.0f s"
             logger.warning(words, self.name, why, max(0.0, lease.until - now))
 
