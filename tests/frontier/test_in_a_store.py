@@ -513,12 +513,13 @@ def test_a_line_end_in_a_jobs_name_begins_no_line_of_the_log() -> None:
 
 
 async def test_the_client_does_not_say_in_the_log_what_is_said_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It logs a traceback of a hundred lines as an error if the network is cut while it connects.
     theirs = logging.getLogger("coredis")
     monkeypatch.setattr(theirs, "level", logging.NOTSET)
     with suppress(StoreConnectionError):
         async with connect(Address.parse("redis://127.0.0.1:1/job")):
             pass
-    assert theirs.level == logging.WARNING
+    assert not theirs.isEnabledFor(logging.ERROR)
 
 
 @pytest.mark.parametrize("scheme", ["http", "REDIS", "postgresql"])

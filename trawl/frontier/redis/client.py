@@ -327,8 +327,8 @@ async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
         verify_version=False,
     )
     theirs = logging.getLogger("coredis")
-    if theirs.level == logging.NOTSET:  # trawl itself logs once that a server is unreachable
-        theirs.setLevel(logging.WARNING)
+    if theirs.level == logging.NOTSET:  # trawl itself logs once that a server is unreachable, without a traceback
+        theirs.setLevel(logging.CRITICAL)
     with _mapped(address):
         async with client:
             yield StoreServer(client, address)
