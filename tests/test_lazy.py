@@ -55,6 +55,11 @@ def test_a_plain_crawl_loads_no_code_for_jobs_processes_browsers_views_or_moved_
     }
 
 
+def test_the_command_crawl_loads_no_code_for_jobs_in_servers() -> None:
+    loaded = printed("import sys, trawl.cli.crawl; print(*sys.modules)").split()
+    assert not [name for name in loaded if name.startswith("trawl.frontier.redis")]
+
+
 @pytest.mark.parametrize("name", trawl.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(trawl, name) is not None

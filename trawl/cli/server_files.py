@@ -28,7 +28,6 @@ from typing import BinaryIO
 
 from trawl.errors import JobError
 from trawl.frontier.own_files import check_directory, check_file
-from trawl.frontier.redis.layout import scripts
 from trawl.observe import printable
 
 __all__ = ["COMMANDS", "SERVERS_OWN", "check_contents", "check_files"]
@@ -205,6 +204,8 @@ def _check_other(words: Sequence[bytes], count: int) -> None:
         return
     # Redis 6 also stores SCRIPT LOAD.
     if count == _LOOKED_AT and name == b"SCRIPT" and words[1].upper() == b"LOAD":
+        from trawl.frontier.redis.layout import scripts  # noqa: PLC0415 - most crawls use no server
+
         digest = sha1(words[2], usedforsecurity=False).hexdigest()
         if any(digest == known for known, _ in scripts().values()):
             return
