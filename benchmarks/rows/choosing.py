@@ -59,7 +59,7 @@ class Queue:
             records = [record_of(request, mark) for request, mark in zip(some, prints, strict=True)]
             await self.frontier.push_many(records)
             self.prefetcher.pushed(records)
-            await self.prefetcher.refill(lambda: 0.0)
+            await self.prefetcher.refill(0.0, lambda: 0.0)
 
     async def pop(self, most: int) -> None:
         """Grant, send and release ``most`` requests."""
@@ -70,8 +70,8 @@ class Queue:
                 prefetcher.granted(granted.options.lease.lane)
                 scheduler.sent(granted, now)
                 on_wire.append((now + LATENCY, granted))
-                if prefetcher.are_wanted:
-                    await prefetcher.refill(partial(float, now))
+                if prefetcher.is_due(now):
+                    await prefetcher.refill(now, partial(float, now))
             now = min(scheduler.next_event(now), on_wire[0][0] if on_wire else inf)
             while on_wire and on_wire[0][0] <= now:
                 attempt = on_wire.popleft()[1]

@@ -30,7 +30,7 @@ class Prefetcher:
     def next_due(self) -> float:
         return math.inf
 
-    async def refill(self, clock: Callable[[], float]) -> float:
+    async def refill(self, now: float, clock: Callable[[], float]) -> float:
         self.begun += 1
         await trio.lowlevel.checkpoint()
         self.done += 1

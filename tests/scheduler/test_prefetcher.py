@@ -53,7 +53,7 @@ class Lanes:
     async def send_one(self, now: float = 0.0) -> str | None:
         """Grant, finish and name the next request."""
         if self.prefetcher.is_due(now):
-            await self.prefetcher.refill(lambda: now)
+            await self.prefetcher.refill(now, lambda: now)
         attempt = self.scheduler.grant(now)
         if not isinstance(attempt, Attempt):
             return None
@@ -128,13 +128,13 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
         records = [Record(Request(f"http://{host}/"), ((host, None),), f"http://{host}") for host in hosts]
         await frontier.push_many(records)
     prefetcher.restored(frontier.lanes())
-    await prefetcher.refill(lambda: 0.0)
+    await prefetcher.refill(0.0, lambda: 0.0)
     assert frontier.statistics().leased <= 400
     assert all(1 <= scheduler.buffered(lane) <= 4 for lane in frontier.lanes())
     sent = 0
     while True:
         if prefetcher.is_due(0.0):
-            await prefetcher.refill(lambda: 0.0)
+            await prefetcher.refill(0.0, lambda: 0.0)
         attempt = scheduler.grant(0.0)
         if not isinstance(attempt, Attempt):
             break
@@ -150,7 +150,7 @@ async def test_c3_where_each_request_is_better_than_the_last_no_more_are_leased_
     most = 0
     for priority in range(4 * MAX_PER_LANE):
         await lanes.push((str(priority), priority, 0.0))
-        await lanes.prefetcher.refill(lambda: 0.0)
+        await lanes.prefetcher.refill(0.0, lambda: 0.0)
         most = max(most, lanes.scheduler.buffered(LANE))
     assert most == MAX_PER_LANE
     assert lanes.scheduler.pending == MAX_PER_LANE

@@ -134,7 +134,7 @@ class Dispatcher:
         self._throttle.tick(now)
         while not state.is_ending:
             if prefetcher.is_due(now):
-                now = await prefetcher.refill(trio.current_time)
+                now = await prefetcher.refill(now, trio.current_time)
                 if not state.is_running():  # the crawl ended during refill()
                     return
             if self._cache_lookup.has_cache:

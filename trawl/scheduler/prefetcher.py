@@ -119,17 +119,18 @@ class Prefetcher:
         if self._wanted(lane):
             self._hungry[lane] = None
 
-    async def refill(self, clock: Callable[[], float]) -> float:
+    async def refill(self, now: float, clock: Callable[[], float]) -> float:
         """Lease what the recorded lanes need. With a frontier in memory and no cache it does not wait.
 
         Args:
-            clock: Returns the event loop time in seconds. Called after each wait for the frontier.
+            now: The event loop time, in seconds.
+            clock: Returns it. Called after each wait for the frontier.
 
         Returns:
             The event loop time after the last wait.
         """
         hungry = self._hungry
-        if self._frontier.next_due() <= (now := clock()):
+        if self._frontier.next_due() <= now:
             for lane in await self._frontier.wake(now):
                 hungry[lane] = None
             now = clock()
