@@ -760,6 +760,28 @@ def test_a_request_of_a_page_that_fails_is_counted_and_the_page_continues() -> N
     assert sim.stats["browser/page_count"] == 1
 
 
+def test_a_page_waits_for_two_attempts_at_the_robots_txt_of_another_host_at_most() -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    web.add_host("busy.example", robots=SimulatedResponse(503, ""))
+    web.add_page("http://busy.example/lib.js", body="js")
+    for n in range(3):
+        page = Rendered("<p class=item>0</p>", [["http://busy.example/lib.js"], ["/api"]])
+        web.add_page(f"{A}/{n}", body="<p></p>", rendered=page)
+    waits: list[tuple[str, float]] = []
+
+    class Refused(Shop):
+        how = True
+
+        def parse(self, response: Response) -> Any:
+            first = response.page.requests[0]
+            waits.append((first.refused, first.ended_at - first.started_at))
+
+    simulate(Refused, web, {"BROWSER_PAGES": 2, "ROBOTSTXT_OBEY": True})
+    assert {words for words, _ in waits} == {"robots.txt could not be read"}
+    assert [seconds for _, seconds in waits] == pytest.approx([10.0, 9.0, 0.0])  # until the second attempt
+
+
 def test_the_201st_request_of_a_page_is_refused() -> None:
     """Row: endless requests."""
     web = SimulatedWeb()
@@ -767,12 +789,18 @@ def test_the_201st_request_of_a_page_is_refused() -> None:
     asks = [[f"/api/{n}"] for n in range(203)]
     web.add_page(f"{A}/0", body="<p></p>", rendered=Rendered("<p class=item>0</p>", asks))
 
+    rows: list[Any] = []
+
     class One(Shop):
         pages = 1
         how = True
 
+        def parse(self, response: Response) -> Any:
+            rows.extend(response.page.requests)
+
     sim = simulate(One, web)
     assert len(sim.sends) == 1 + 200
+    assert [(each.url, each.refused) for each in rows if each.refused] == [(f"{A}/api/200", "requests_limit")]
     assert sim.stats["browser/refused/requests_limit"] == 3
 
 

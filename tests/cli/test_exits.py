@@ -17,6 +17,7 @@ from trawl.cli import exit_status
         ("closespider_errorcount", 0),
         ("start_error", 1),
         ("feed_error", 1),
+        ("browser_failed", 1),
         ("memusage_exceeded", 1),  # a supervisor starts it again
         ("shutdown", 130),
         ("cancelled", 130),

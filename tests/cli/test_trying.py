@@ -7,6 +7,7 @@ import sys
 import tempfile
 import webbrowser
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from trawl.cli import main
 from trawl.cli import shell as asking
 from trawl.cli.fetch import exchange_lines
 from trawl.http import Request, Response, Times
-from trawl.testing import SimulatedResponse, SimulatedWeb
+from trawl.testing import Rendered, SimulatedResponse, SimulatedWeb
 
 UNHEARD = ("-s", "ROBOTSTXT_OBEY=false", "--log-level", "CRITICAL")
 
@@ -448,3 +449,44 @@ def test_the_status_of_robots_txt_is_not_the_pages(capfd: pytest.CaptureFixture[
     command = ["parse", "https://busy.example/", "--spider", "quotes.py", "--log-level", "ERROR"]
     assert main([*command, *WITHOUT_DELAY], crawl_with=crawl_on(a_refusing_web())) == 1
     assert capfd.readouterr().err.startswith("trawl: answered 503, which is not in handle_httpstatus_list")
+
+
+@pytest.mark.parametrize(
+    ("path", "out", "err", "status"),
+    [
+        (
+            "app",
+            "200 XHR        GET https://a.example/next\n"
+            "  - XHR        GET https://a.example/private (robots forbidden)\n"
+            "  - XHR        GET https://a.example/2 (requests_limit)\n",
+            "",
+            0,
+        ),
+        ("data", "", "trawl: https://a.example/data is not a page that was rendered, so it has no requests and no", 1),
+        ("gone", "", "trawl: https://a.example/gone answered 404", 1),
+    ],
+)
+def test_the_requests_of_a_rendered_page_are_told(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, path: str, out: str, err: str, status: int
+) -> None:
+    monkeypatch.setattr("trawl.cli.fetch.check_browser", lambda settings: "")
+    web = a_web()
+    page = Rendered("<p></p>", [["/next"], ["/private"], ["/2"], ["/3"]])
+    web.add_page("https://a.example/app", body="<p></p>", rendered=page)
+    web.add_page("https://a.example/data", body="{}", headers={"Content-Type": "application/json"})
+    words = ["fetch", f"https://a.example/{path}", "--browser", "--requests", "-s", "BROWSER_REQUESTS_LIMIT=2"]
+    crawl = partial(crawl_on(web), open_page=web.open_page)
+    assert main([*words, *QUICK], crawl_with=crawl) == status
+    told = capfd.readouterr()
+    assert told.out == out
+    assert told.err.startswith(err)
+
+
+def test_a_fetch_without_a_browser_that_starts_has_failed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trawl.cli.fetch.check_browser", lambda settings: "")
+    web = a_web()
+    words = ["fetch", "https://a.example/next", "--browser", "-s", "BROWSER_PATH=no-such-program"]
+    assert main([*words, *QUICK], crawl_with=crawl_on(web)) == 1
+    assert "BROWSER_PATH: 'no-such-program' is not a program that can be run" in capfd.readouterr().err

@@ -658,11 +658,10 @@ class _Visit:
             return _answer_of(response)
         settings = self._rendering.settings
         row = SubRequest(asked.url, asked.method, asked.kind, started_at=trio.current_time())
-        if len(self.details.requests) >= settings.browser_requests_limit:
-            row.refused = "requests_limit"
-        else:
-            self.details.requests.append(row)
-            row.refused = self._objection(asked)
+        rows, most = self.details.requests, settings.browser_requests_limit
+        row.refused = self._objection(asked) if len(rows) < most else "requests_limit"
+        if len(rows) <= most:  # the first refused request is listed, too
+            rows.append(row)
         if row.refused:
             self._stats.inc(f"browser/refused/{row.refused}")
             await trio.lowlevel.checkpoint()
@@ -716,7 +715,8 @@ class _Visit:
             finally:
                 self._pending.remove(sub)
         except (DownloadError, IgnoreRequest, ValueError) as error:
-            row.refused = error.cause if isinstance(error, DownloadError) else str(error)
+            words = error.cause if isinstance(error, DownloadError) else str(error)
+            row.refused = words.partition(f"{asked.url}>: ")[2] or words
             self._stats.inc(f"browser/refused/{type(error).__name__}")
             return None
         if not self.request.meta_get("dont_merge_cookies"):

@@ -67,7 +67,7 @@ _UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno
 
 def exit_status(reason: str) -> int:
     """Return the exit status for the reason why a crawl ended."""
-    if reason in ("start_error", "feed_error", "memusage_exceeded", NO_PROCESS):
+    if reason in ("start_error", "feed_error", "memusage_exceeded", "browser_failed", NO_PROCESS):
         return FAILED
     if reason in ("shutdown", "cancelled"):
         return INTERRUPTED

@@ -21,7 +21,7 @@ import trio
 from rich.console import Console
 
 from trawl.browser import BrowserSettings, PageDetails, check_browser, find_chromium
-from trawl.cli import FAILED, OK
+from trawl.cli import FAILED, OK, exit_status
 from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
 from trawl.cli.load import check_arguments, load_spider, look_beside, spider_arguments
 from trawl.cli.logs import Logs, run_guarded
@@ -208,10 +208,8 @@ def request_lines(response: Response) -> Iterator[str]:
         yield f"  - {details.blocked} blocked (BROWSER_BLOCK)"
 
 
-def _write_screenshot(response: Response, file: str) -> None:
-    details: PageDetails | None = response.page
-    if details is None or details.screenshot is None:
-        raise TrawlError(f"{response.url} is not a page that was rendered, so there is no picture of it")
+def _write_screenshot(details: PageDetails, file: str) -> None:
+    assert details.screenshot is not None
     try:
         Path(file).write_bytes(details.screenshot)
     except OSError as error:
@@ -236,8 +234,10 @@ def fetch_command(
         if view.is_rendered:
             check_browser(entry.settings.of(BrowserSettings))
         response, reports = _fetched(entry, request, crawl_with)
-        if view.screenshot is not None:
-            _write_screenshot(response, view.screenshot)
+        if (view.has_requests or view.screenshot is not None) and response.page is None and response.status < 400:
+            raise TrawlError(f"{response.url} is not a page that was rendered, so it has no requests and no picture")
+        if view.screenshot is not None and response.page is not None:
+            _write_screenshot(response.page, view.screenshot)
         if view.has_headers or view.has_requests:
             for line in exchange_lines(response, reports) if view.has_headers else request_lines(response):
                 print(printable(line))
@@ -269,8 +269,10 @@ def _fetched(entry: CrawlEntry, request: Request, crawl_with: CrawlWith) -> tupl
     trio.run(partial(entry.run, crawl_with, handle_signals=True))
     if errors:
         raise errors[0]
-    if not found:  # Ctrl-C ended the crawl before the response
-        raise KeyboardInterrupt
+    if not found:  # the crawl ended before the response
+        if exit_status(entry.reason) == FAILED:
+            raise TrawlError(f"{request.url} was not fetched: the crawl ended with {entry.reason}")
+        raise KeyboardInterrupt  # by Ctrl-C
     return found[0], reports
 
 

@@ -38,6 +38,7 @@ import trio
 from trawl.engine.cache_lookup import NoCache
 from trawl.engine.context import CrawlContext
 from trawl.engine.robots_gate import RobotsGates
+from trawl.engine.robots_waiter import end_unread
 from trawl.engine.state import RequestTask, Waiter, in_steps
 from trawl.errors import DownloadError, IgnoreRequest, UsageError
 from trawl.events import RequestDropped, RequestScheduled
@@ -383,6 +384,9 @@ class Admission:
             if not attempt.is_sub_request:
                 self._limits.decide_early(parent, attempt)
         if not options.passes_gate:
+            if self._gates.ends(attempt):
+                end_unread(attempt)
+                return
             self._gates.ensure(options.origin, attempt.request)
         self._scheduler.push(attempt, trio.current_time(), not_before)
         self._state.wakeup.set()

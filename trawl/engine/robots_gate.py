@@ -6,10 +6,11 @@ the gate; other lanes do not. The response decides (RFC 9309, 2.3.1):
 * 2xx opens the gate with rules, 4xx opens it without any.
 * 5xx or a broken response allows nothing. The gate stays closed, and robots.txt is requested again after pauses that
   double. The last attempt is timed so that its response comes at the end of ``BACKOFF_GIVE_UP_AFTER`` seconds. If
-  ``ROBOTSTXT_RETRY_TIMES`` is set, it limits the attempts instead. Then the gate opens with a verdict: waiting requests
-  end with a ``HostGivenUp``, so that a host that refuses forever does not block the crawl. After the whole time they
-  are also counted as ``robots_forbidden``. Time that the throttle does not count, because the server requested the
-  pause, does not count here either. A robots.txt that user middleware ignores or fails on counts as unreadable.
+  ``ROBOTSTXT_RETRY_TIMES`` is set, it limits the attempts instead. Then the gate opens with a verdict: waiting
+  requests end with a ``HostGivenUp``, so that a host that refuses forever does not block the crawl. After the whole
+  time they are also counted as ``robots_forbidden``. Requests of rendered pages end at the second failure. Time that
+  the throttle does not count, because the server requested the pause, does not count here either. A robots.txt that
+  user middleware ignores or fails on counts as unreadable.
 * An origin at an address that may not be connected to (``ALLOW_PRIVATE_ADDRESSES``) ends its waiting requests with an
   ``AddressRefused``.
 * If an origin never responded and can't be connected to, ``ROBOTSTXT_RETRY_TIMES`` more attempts follow, 2 by default.
@@ -31,10 +32,11 @@ import logging
 from collections.abc import Callable, Collection, Generator
 from functools import partial
 
+import attrs
 import trio
 
 from trawl.engine.context import CrawlContext
-from trawl.engine.robots_waiter import PackedBody, RobotsWaiter
+from trawl.engine.robots_waiter import PackedBody, RobotsWaiter, end_unread
 from trawl.engine.state import in_steps
 from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, ProxyFailed
 from trawl.http import Outcome, Request, Response, body_bytes, host_scope, origin_of
@@ -55,6 +57,9 @@ CONNECT_RETRY_TIMES = 2
 CONNECT_PAUSE = 1.0
 """Seconds before the next attempt for an origin that can't be connected to; doubled each time."""
 
+PAGE_FAILURES = 2
+"""Number of failures in a row at which requests of a rendered page end, because the page keeps its tab meanwhile."""
+
 A_MOMENT = 1e-3
 """Seconds. If less time than this remains before an origin is given up, it is given up now."""
 
@@ -72,6 +77,7 @@ VERDICT_AGE = 60.0
 """Seconds after which robots.txt of an origin that was given up is requested again."""
 
 
+@attrs.define(eq=False)
 class _Origin:
     """The state of one origin's robots.txt.
 
@@ -88,30 +94,16 @@ class _Origin:
         tried: Routes of the attempts since robots.txt was last read.
     """
 
-    __slots__ = (
-        "asker",
-        "expires_at",
-        "failing_since",
-        "failure",
-        "failures",
-        "has_answered",
-        "has_warned",
-        "rules",
-        "tried",
-        "verdict",
-    )
-
-    def __init__(self) -> None:
-        self.rules: RobotsFile | None = None
-        self.verdict: str | None = None
-        self.failure: DownloadError | None = None
-        self.expires_at = 0.0
-        self.failures = 0
-        self.failing_since = 0.0
-        self.has_answered = False
-        self.asker: Request | None = None
-        self.has_warned = False
-        self.tried: list[Route] = []
+    rules: RobotsFile | None = None
+    verdict: str | None = None
+    failure: DownloadError | None = None
+    expires_at: float = 0.0
+    failures: int = 0
+    failing_since: float = 0.0
+    has_answered: bool = False
+    asker: Request | None = None
+    has_warned: bool = False
+    tried: list[Route] = attrs.field(factory=list)
 
 
 class RobotsGates:
@@ -346,6 +338,11 @@ class RobotsGates:
             return "robots_forbidden"  # a rerouted request sends another URL, which is checked there
         return None
 
+    def ends(self, attempt: Attempt) -> bool:
+        """Return True if an attempt is the request of a rendered page and its robots.txt can't be read."""
+        known = self._origins.get(attempt.options.origin)
+        return attempt.is_sub_request and known is not None and known.failures >= PAGE_FAILURES
+
     def is_open(self, origin: str) -> bool:
         """Return True if the rules of an origin are read and its gate is open."""
         known = self._origins.get(origin)
@@ -470,6 +467,9 @@ class RobotsGates:
         source = f"it could not be read: {_cause(outcome)}; it is asked for again then"
         self._scheduler.close_gate(origin, Reason(origin, "gate", now + pause, source))
         self._unasked[origin] = pause
+        for attempt in filter(self.ends, self._scheduler.waiting_at(origin)):
+            self._scheduler.withdraw(attempt, now)
+            end_unread(attempt)
         self._state.wakeup.set()
 
     def _give_up(

@@ -9,11 +9,19 @@ from typing import BinaryIO
 
 import trio
 
+from trawl.errors import DownloadError
 from trawl.http import Outcome, Response
 from trawl.robots import RobotsFile
 from trawl.scheduler import Attempt
 
-__all__ = ["PackedBody", "RobotsWaiter"]
+__all__ = ["PackedBody", "RobotsWaiter", "end_unread"]
+
+
+def end_unread(attempt: Attempt) -> None:
+    """End a direct fetch that is not pending, because the robots.txt of its origin can't be read."""
+    request = attempt.request
+    error = DownloadError("robots.txt could not be read", url=request.url, method=request.method)
+    attempt.options.waiter.deliver(Outcome(request, error=error))
 
 
 class PackedBody:
