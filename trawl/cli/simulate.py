@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from rich import box
@@ -42,17 +42,17 @@ from trawl.observe import (
     rate_words,
 )
 from trawl.settings import Layer, ambient, assignments, load, of_spider
+from trawl.spiders import Spider
+from trawl.testing import receipt as receipts
 from trawl.testing.clock import NotSimulated, Stuck
 from trawl.testing.rates import Rate, check_picture_name, window_for
 from trawl.testing.sends import REFUSALS
-from trawl.testing.simulation import Simulation
+from trawl.testing.simulation import Simulation, simulate
+from trawl.testing.warc import HostFit, Recording
+from trawl.testing.web import SimulatedWeb
+from trawl.testing.web_file import load_web
 from trawl.throttling import limit_words
 from trawl.tracebacks import describe_error
-
-if TYPE_CHECKING:
-    from trawl.spiders import Spider
-    from trawl.testing.warc import HostFit, Recording
-    from trawl.testing.web import SimulatedWeb
 
 __all__ = [
     "comparison_table",
@@ -136,7 +136,7 @@ def simulate_command(
         if plot is not None:
             _check_picture(plot)
         groups = groups_of(settings)
-        simulated_web = _loaded(web)
+        simulated_web = load_web(web)
         spider = load_spider(target)
         simulations = _simulated(spider, spider, simulated_web, groups, spider_arguments(arguments), seed)
         labels = _labels(groups)
@@ -185,12 +185,6 @@ def _labels(groups: Iterable[Sequence[str]]) -> list[str]:
     return [" ".join(group) or "unchanged" for group in groups]
 
 
-def _loaded(web: str) -> SimulatedWeb:
-    from trawl.testing.web_file import load_web  # noqa: PLC0415  # `trawl --help` needs no engine
-
-    return load_web(web)
-
-
 def _simulated(
     spider: type[Spider],
     of: type[Spider],
@@ -201,15 +195,13 @@ def _simulated(
     **fixed: object,
 ) -> list[Simulation]:
     """Run ``spider`` once per group of settings, which override the settings of the spider ``of``."""
-    from trawl.testing.simulation import simulate as run  # noqa: PLC0415  # `trawl --help` needs no engine
-
     unwritten = Layer("simulate", {"FEEDS": {}, **fixed})
     around = (*ambient(spider=of), of_spider(of))
     warnings: list[str] = []
     loaded = [load(*around, assignments(group, "--set"), unwritten, tell=warnings.append) for group in groups]
     for warning in dict.fromkeys(warnings):
         logger.warning("%s", warning)
-    return [run(spider, web, settings, seed, errors="collect", **values) for settings in loaded]
+    return [simulate(spider, web, settings, seed, errors="collect", **values) for settings in loaded]
 
 
 def _check_picture(out: str) -> None:
@@ -276,7 +268,7 @@ def plan_command(
         if not requests:
             raise UsageError(f"{urls or job}: nothing is pending")
         spider = load_spider(target)
-        planned = _loaded(web) if web is not None else _web()
+        planned = load_web(web) if web is not None else SimulatedWeb()
         for host in dict.fromkeys(host_scope(request.url) for request in requests):
             if planned.host_of(f"http://{host}/") is None:
                 planned.add_host(host, latency=latency)
@@ -300,12 +292,6 @@ def plan_command(
         return max(_status(simulations), OK if all(each.sends for each in simulations) else FAILED)
 
     return _guarded(act)
-
-
-def _web() -> SimulatedWeb:
-    from trawl.testing.web import SimulatedWeb  # noqa: PLC0415  # `trawl --help` needs no engine
-
-    return SimulatedWeb()
 
 
 def _requests(path: str) -> list[Request]:
@@ -340,7 +326,6 @@ def _pending(job: str) -> list[Request]:
 
 def _planned(spider: type[Spider], requests: Sequence[Request]) -> type[Spider]:
     """Return a spider that sends these requests at the pace of ``spider``, and does nothing with the responses."""
-    from trawl.spiders import Spider  # noqa: PLC0415  # `trawl --help` needs no engine
 
     class Planned(Spider):
         name = spider.name
@@ -395,8 +380,6 @@ _EXAMPLES = 5
 
 def receipt_command(files: Sequence[str], output: str | None) -> int:
     """Check the crawl in WARC files or logs, and print the result. Returns 1 if a rule was broken."""
-    from trawl.testing import receipt as receipts  # noqa: PLC0415  # `trawl --help` needs no engine
-
     console, errors = stdout_console(), stderr_console()
     try:
         if output is not None:
