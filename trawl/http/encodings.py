@@ -121,9 +121,7 @@ def label_of(encoding: str) -> str:
 
 
 _BAD = "\ufffd"
-
 _BYTES = range(256)
-
 _ASCII_END = 0x80
 
 _BIG5_RUNS = (  # each part of the index Big5 that Python's codec lacks: its first pointer, and its characters
@@ -245,7 +243,6 @@ def decoding_codec(codec: str) -> str:
 
 
 _UNICODE = frozenset({"utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"})
-
 _ISO_2022_JP = "iso2022_jp_ext"
 
 
@@ -310,9 +307,7 @@ def _characters(codec: str) -> str:
 
 
 _ESCAPES = {b"(B": "ascii", b"(J": "roman", b"(I": "katakana", b"$@": "pairs", b"$B": "pairs"}
-
 _RUNS = re.compile(rb"(?:[\x21-\x7e]{2})+|[\x21-\x7e][^\x21-\x7e]?|[^\x21-\x7e]")
-
 _AS_EUC = bytes(byte | 0x80 for byte in _BYTES)
 
 
@@ -372,9 +367,7 @@ class _Iso2022Jp:
 
 
 _PAIRED = frozenset(range(0x21, 0x7F))
-
 _LEADS = frozenset(bytes((byte,)) for byte in _PAIRED)
-
 _APART = b" \n\r\t"
 
 
@@ -412,7 +405,6 @@ class Decoder:
 
 
 _YEN, _OVERLINE, _MINUS, _FULL_MINUS = "\u00a5", "\u203e", "\u2212", "\uff0d"
-
 _HALF_WIDTH = range(0xFF61, 0xFFA0)
 
 
