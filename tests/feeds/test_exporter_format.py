@@ -224,6 +224,13 @@ class Workbook(exporters.BaseItemExporter):
         self.file.write(repr(self.rows).encode())
 
 
+class Named(Workbook):
+    """Writes to the path of its file, as scrapy-xlsx does."""
+
+    def finish_exporting(self) -> None:
+        Path(self.file.name).write_bytes(f"{Path(self.file.name).suffix} {self.rows!r}".encode())
+
+
 class WithCrawler(exporters.CsvItemExporter):
     """Asks for what is not there."""
 
@@ -259,6 +266,13 @@ async def test_an_exporter_may_write_all_at_its_end(tmp_path: Path) -> None:
     await feeds.finish()
     assert (tmp_path / "o.book").read_bytes() == b"[{'a': 1}, {'a': 2}]"
     assert feeds.all[0].records == 2
+
+
+async def test_an_exporter_may_write_to_the_name_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "o.xlsx"
+    await write_all(await opened(path, exporters={"xlsx": Named}), [{"a": 1}, {"a": 2}])
+    assert path.read_bytes() == b".xlsx [{'a': 1}, {'a': 2}]"
+    assert list(tmp_path.iterdir()) == [path]  # noqa: ASYNC240
 
 
 async def test_an_exporter_that_cannot_end_its_file_is_an_error_that_names_both(

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import csv
 import io
+import tempfile
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import attrs
@@ -32,18 +34,46 @@ from trawl.tracebacks import contained
 __all__ = ["ExporterFormat", "make_format"]
 
 
+class _Buffer(io.BytesIO):
+    """The file of an exporter. An exporter may write to the file that ``name`` names instead, as scrapy-xlsx does."""
+
+    def __init__(self, suffix: str) -> None:
+        super().__init__()
+        self._suffix = suffix
+        self._file: Any = None  # deleted with this object
+
+    @property
+    def name(self) -> str:
+        """The path of a temporary file."""
+        if self._file is None:
+            self._file = tempfile.NamedTemporaryFile(suffix=self._suffix)  # noqa: SIM115
+        return str(self._file.name)
+
+    def written(self) -> bytes:
+        """Return and remove the output since the last call."""
+        written = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return written
+
+    def written_to_name(self) -> bytes:
+        """Return the content of the temporary file."""
+        return b"" if self._file is None else Path(self.name).read_bytes()
+
+
 class ExporterFormat:
     """A format in which a record is the output of an exporter for one item. One object writes one file."""
 
     first = separator = b""
 
-    def __init__(self, exporter: Exporter, reader: Format | None) -> None:
+    def __init__(self, exporter: Exporter, reader: Format | None, suffix: str = "") -> None:
         """Create a format for a file without records.
 
         Args:
             exporter: The exporter class.
             reader: A format that can find the end of the last whole record in the exporter's files; None if there is no
                 such format.
+            suffix: The end of the file's name.
 
         Raises:
             SettingsError: If the exporter can't be created.
@@ -52,6 +82,7 @@ class ExporterFormat:
         self.opening: bytes = b""
         self._exporter = exporter
         self._reader = reader
+        self._suffix = suffix
         self._is_continued = False
         self._closing = b""
         self._begin()
@@ -60,11 +91,11 @@ class ExporterFormat:
             self._begin()
 
     def _begin(self) -> None:
-        self._file = io.BytesIO()
+        self._file = _Buffer(self._suffix)
         self._writer = self._exporter.make(self._file)
         self._records = 0
         self._writer.start_exporting()
-        self.opening = self._written() if self.is_whole else b""
+        self.opening = self._file.written() if self.is_whole else b""
 
     def _end(self) -> None:
         try:
@@ -72,14 +103,7 @@ class ExporterFormat:
                 self._writer.finish_exporting()
         except Exception as error:  # user classes and libraries may raise any exception
             raise ValueError(f"{self._exporter.kind.__qualname__} can't end the file: {reason_of(error)}") from error
-        self._closing = self._written()
-
-    def _written(self) -> bytes:
-        """Return and remove the output since the last call."""
-        written = self._file.getvalue()
-        self._file.seek(0)
-        self._file.truncate()
-        return written
+        self._closing = self._file.written() or self._file.written_to_name()
 
     @property
     def closing(self) -> bytes:
@@ -121,14 +145,14 @@ class ExporterFormat:
         try:
             self._writer.export_item(item)
         except BaseException:
-            self._written()
+            self._file.written()
             if not self._records:  # create a new exporter, because the old one may have marked its header as written
                 self._begin()
                 if columns is not None:
                     self.settled(columns)
             raise
         self._records += 1
-        return self._written()
+        return self._file.written()
 
     def end_of(self, file: BinaryIO) -> End:
         """Find the end of the last whole record."""
@@ -193,7 +217,8 @@ def _exported(options: FeedOptions, exporter: Exporter) -> Format:
 
     trawl's own format reads the files of the class, unless the class writes another dialect of CSV.
     """
-    writer = exporter.make(io.BytesIO())
+    suffix = f".{options.format}"
+    writer = exporter.make(_Buffer(suffix))
     name, reader = getattr(writer, "feed_format", ""), None
     dialect = writer.csv_writer.dialect if name == "csv" else csv.excel()
     is_usual = (dialect.delimiter, dialect.quotechar, dialect.escapechar, dialect.doublequote) == (",", '"', None, True)
@@ -202,7 +227,7 @@ def _exported(options: FeedOptions, exporter: Exporter) -> Format:
         arguments = {name: getattr(writer, name) for name in names if hasattr(writer, name)}
         changes: dict[str, Any] = {"exporter": None, "format": name, "arguments": arguments}
         reader = make_format(attrs.evolve(options, **changes))
-    return ExporterFormat(exporter, reader)
+    return ExporterFormat(exporter, reader, suffix)
 
 
 def _of_plugin(options: FeedOptions) -> Format:
