@@ -11,6 +11,8 @@ windows-1252, ``gb2312`` means GBK). GBK is decoded as gb18030 and has its own e
 
 ``webencodings`` 0.6 maps labels to Python's codecs without these corrections. No other package decodes with the
 standard's indexes.
+
+Length: decoding, encoding and labels follow one standard, and share its tables.
 """
 
 from __future__ import annotations
