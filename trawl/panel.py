@@ -50,7 +50,7 @@ from trawl.telemetry import metrics_page
 if TYPE_CHECKING:
     from trawl.engine import Crawl
 
-__all__ = ["Address", "Guard", "JobLink", "Panel", "parse_address"]
+__all__ = ["Address", "Guard", "Panel", "parse_address"]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -332,20 +332,13 @@ class CrawlPage(_Readers):
         return effect_of(self.crawl, order) if is_preview else await execute(self.crawl, order, "panel")
 
 
-class JobLink(Protocol):
-    """The connection to the processes of a job. Its methods block."""
+class _JobLink(Protocol):
+    """The connection to the processes of a job, as in :mod:`trawl.cli.job`. Its methods block."""
 
-    def look(self, view: View) -> Look:
-        """Return what the processes say."""
-
-    def why(self, subject: str) -> tuple[str, Sequence[str]]:
-        """Return why a URL, a scope or a host waits, and what its host has asked for."""
-
-    def effect_of(self, order: Order) -> str:
-        """Return the effect that an order would have now."""
-
-    def order(self, order: Order) -> str:
-        """Give all processes an order. Returns in words who executes it when."""
+    def look(self, view: View) -> Look: ...
+    def why(self, subject: str) -> tuple[str, Sequence[str]]: ...
+    def effect_of(self, order: Order) -> str: ...
+    def order(self, order: Order) -> str: ...
 
 
 class JobPage(_Readers):
@@ -358,7 +351,7 @@ class JobPage(_Readers):
 
     crawl = None
 
-    def __init__(self, link: JobLink, status: Callable[[], CrawlStatus] | None = None) -> None:
+    def __init__(self, link: _JobLink, status: Callable[[], CrawlStatus] | None = None) -> None:
         super().__init__()
         self._link = link
         self._status = status
@@ -428,7 +421,7 @@ class Panel:
         with self.showing(crawl.spider.name, CrawlPage(crawl)):
             await trio.sleep_forever()
 
-    async def show_job(self, name: str, link: JobLink, status: Callable[[], CrawlStatus] | None = None) -> None:
+    async def show_job(self, name: str, link: _JobLink, status: Callable[[], CrawlStatus] | None = None) -> None:
         """Show a job until cancelled, and run the server.
 
         Args:

@@ -32,6 +32,7 @@ from rich.text import Text
 from trawl.cli.local_server import refuse_directory, with_server
 from trawl.cli.view import can_show, open_panel, stdout_console
 from trawl.engine.steering import (
+    MAX_ITEMS,
     NO_DELAY,
     Add,
     Drop,
@@ -46,7 +47,6 @@ from trawl.engine.steering import (
     View,
     ask,
     limits_from,
-    look_of,
     replies_of,
     sort_scopes,
     state_in,
@@ -282,7 +282,13 @@ class ServerLink:
         notes = [f"{each.name}: {OTHER_VERSION}" for each in sessions if each.is_other_version]
         notes += [f"{each.name} is late: its lease has ended" for each in sessions if each.lease_left < 0]
         status = together(known) if known else CrawlStatus(state="no report yet")
-        return look_of(view, status, replies, notes)
+        return Look(
+            status=status,
+            rows=sort_scopes([row for reply in replies for row in reply.scopes()], view),
+            total=sum([reply.total for reply in replies]),
+            items=[item for reply in replies for item in reply.items][-MAX_ITEMS:],
+            notes=notes,
+        )
 
     def why(self, subject: str) -> tuple[str, Sequence[str]]:
         """Return why a URL, a scope or a host waits, and what its host has asked for."""
@@ -416,21 +422,22 @@ def _lines(report: JobReport, failures: Sequence[Failure], given_up: Sequence[Fa
         yield from _labelled("spider", f"{facts.spider} ({facts.cls})")
         began = _time(datetime.fromtimestamp(facts.begun_at, UTC))
         elapsed = statistics_so_far(report).get("elapsed_seconds") or 0
-        yield from _labelled("started", f"{began}, {facts.runs} {_plural(facts.runs, 'run')}, {elapsed:.0f} s in all")
-    requests = _plural(report.pending, "request")
+        yield from _labelled("started", f"{began}, {counted(facts.runs, 'run')}, {elapsed:.0f} s in all")
     of_given_up = f", {report.given_up} of hosts that were given up" if report.given_up else ""
-    yield from _labelled("pending", f"{report.pending} {requests}, {report.leased} of them leased{of_given_up}")
+    yield from _labelled(
+        "pending", f"{counted(report.pending, 'request')}, {report.leased} of them leased{of_given_up}"
+    )
     if report.oldest_lease is not None:
         yield from _labelled("oldest", f"{report.oldest_lease.url}, leased {_time(report.oldest_lease.since_utc)}")
     failed = [f"{failure.url}: {failure.reason}" for failure in failures]
     hint = "; --requeue-failed queues them again" if failed else ""
-    yield from _labelled("failed", f"{report.failed} {_plural(report.failed, 'request')}{hint}", *failed)
+    yield from _labelled("failed", f"{counted(report.failed, 'request')}{hint}", *failed)
     if given_up:
         listed = [f"{each.url}: {each.reason}" for each in given_up]
         more = report.given_up - len(given_up)
         said = "the next run sends these again (JOB_KEEP_GIVEN_UP)"
         yield from _labelled("given up", said, *listed, *([f"and {more} more"] if more > 0 else []))
-    yield from _labelled("seen", f"{report.seen} {_plural(report.seen, 'fingerprint')}")
+    yield from _labelled("seen", counted(report.seen, "fingerprint"))
     yield from _labelled("items", f"{report.items} not yet in the feeds")
     scopes = [f"{count:>9,}  {scope}" for scope, count in report.scopes[:_SCOPES]]
     more = len(report.scopes) - _SCOPES
@@ -479,10 +486,6 @@ def _labelled(name: str, *lines: str) -> Iterator[str]:
 
 def _time(time_utc: datetime) -> str:
     return f"{time_utc:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _plural(count: int, noun: str) -> str:
-    return noun if count == 1 else f"{noun}s"
 
 
 def workers_table(sessions: Sequence[SessionReport], width: int = WIDE) -> Table:

@@ -76,7 +76,6 @@ __all__ = [
     "follow_store",
     "limits_from",
     "listen",
-    "look_of",
     "order_from",
     "replies_of",
     "sort_scopes",
@@ -678,15 +677,6 @@ class Look(Struct, frozen=True, kw_only=True):
     total: int = 0
     items: Sequence[str] = ()
     notes: Sequence[str] = ()
-
-
-def look_of(view: View, status: CrawlStatus, replies: Sequence[Reply], notes: Sequence[str] = ()) -> Look:
-    """Return what several processes have replied to a view with offset 0."""
-    rows = sort_scopes([row for reply in replies for row in reply.scopes()], view)
-    items = [item for reply in replies for item in reply.items]
-    return Look(
-        status=status, rows=rows, total=sum([reply.total for reply in replies]), items=items[-MAX_ITEMS:], notes=notes
-    )
 
 
 def sort_scopes(rows: Iterable[ScopeStatus], view: View) -> list[ScopeStatus]:

@@ -167,7 +167,6 @@ def estimate(
     *,
     total: int | None = None,
     places: SendLimit = SendLimit(),  # noqa: B008 - frozen
-    most: int = MAX_LAST,
 ) -> Estimate | None:
     """Return the estimated end of the pending requests; None if nothing is pending, or no limit is known yet.
 
@@ -179,7 +178,6 @@ def estimate(
         limits: The limit of each scope. A scope without an entry has no limit.
         total: Number of pending requests; None for the sum of ``pending``.
         places: The limit of the whole crawl, such as ``CONCURRENT_REQUESTS`` divided by the seconds of a request.
-        most: Maximum number of scopes in the result.
     """
     total = sum(pending.values()) if total is None else total
     if not total:
@@ -190,7 +188,7 @@ def estimate(
         ends_in, reason = limits.get(scope, unlimited).end(count)
         if ends_in > 0.0:
             found.append(ScopeEstimate(scope=scope, pending=count, seconds=ends_in, reason=reason))
-    last = nlargest(most, found, key=lambda each: each.seconds)
+    last = nlargest(MAX_LAST, found, key=attrgetter("seconds"))
     seconds = places.lasts(total)
     if not last and not seconds:
         return None
