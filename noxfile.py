@@ -75,7 +75,7 @@ def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,
 # The fixtures of a module (an installed package) are created once or twice, and neither core is idle.
 ON_TWO_CORES = ("-n", "2", "--dist", "worksteal")
 # A server is started once per file, and most of the time is spent waiting.
-BY_FILE = ("-n", "3", "--dist", "loadfile")
+BY_FILE = ("-n", "4", "--dist", "loadfile")
 
 
 def run_tests(
@@ -194,7 +194,7 @@ def compiled(session: nox.Session) -> None:
 
 @nox.session(python=MONITORED if IS_SHORT else None)
 def coverage(session: nox.Session) -> None:
-    """Measure branch coverage (in short: of lines), without whole crawls, which cover the same lines."""
+    """Measure branch coverage (in short: of lines, with fewer cases), without whole crawls, which add few lines."""
     install(session, "test", editable=True)
     # pytest's plugins import trawl before a coverage plugin would start. So coverage starts pytest, and its patch of
     # subprocess starts it first in each worker.
@@ -205,9 +205,10 @@ def coverage(session: nox.Session) -> None:
     ]
     session.run("coverage", "erase")
     env = {"HYPOTHESIS_PROFILE": "coverage"}
+    wanted = ["-m", "not long and not scrapy and not servers and not sweep and not soak"]
     if IS_SHORT:
         env |= {"COVERAGE_BRANCH": "false", "COVERAGE_CORE": "sysmon"}
-    wanted = ("-m", "not long and not scrapy and not servers and not sweep and not soak")
+        wanted += ["-p", "tests.few_cases"]
     session.run("coverage", "run", "-m", "pytest", *PLAIN, *ON_TWO_CORES, *wanted, *map(str, sorted(paths)), env=env)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report", env=env)
@@ -234,8 +235,9 @@ def sweep(session: nox.Session) -> None:
     install(session, "test", editable=True)
     wanted = "(sweep or hypothesis) and not servers and not soak"  # hypothesis selects all tests of properties
     long = {"HYPOTHESIS_PROFILE": "sweep", **({"MIXTURES": "4"} if IS_SHORT else {})}
-    quickest = "test_each_of_many_mixtures"
-    run_tests(session, "-m", wanted, "-o", "faulthandler_timeout=1800", workers=(), quickest=quickest, env=long)
+    options = ("-m", wanted, "-o", "faulthandler_timeout=1800")
+    folder = "tests/mixtures" if IS_SHORT else "tests"
+    run_tests(session, *options, folder=folder, workers=(), quickest="test_each_of_many_mixtures", env=long)
 
 
 @nox.session

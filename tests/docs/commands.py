@@ -304,7 +304,8 @@ def fresh_modules(folder: Path) -> Iterator[None]:
     Modules that other tests have imported from their folders are hidden in the block.
     """
     path = [*sys.path]
-    others = {name: module for name, module in sys.modules.items() if is_from(module, folder.parent)}
+    around, inside = (f"{folder.parent}{os.sep}",), (f"{folder}{os.sep}", f"{ROOT / 'examples'}{os.sep}")
+    others = {name: module for name, module in sys.modules.items() if is_below(module, around)}
     forget(others)
     known = {*sys.modules}
     try:
@@ -312,14 +313,16 @@ def fresh_modules(folder: Path) -> Iterator[None]:
     finally:
         sys.path[:] = path
         new = {name: module for name, module in sys.modules.items() if name not in known}
-        forget([name for name, module in new.items() if is_from(module, folder, ROOT / "examples")])
+        forget([name for name, module in new.items() if is_below(module, inside)])
         sys.modules.update(others)
 
 
-def is_from(module: object, *folders: Path) -> bool:
-    """Return whether a module, or a package without its own file, is below one of the folders."""
-    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
-    return any(str(place).startswith(f"{folder}{os.sep}") for place in places for folder in folders)
+def is_below(module: object, folders: tuple[str, ...]) -> bool:
+    """Return whether a module, or a package without its own file, is below one of the folders, which end in a slash."""
+    file = getattr(module, "__file__", None)
+    if file is not None:
+        return str(file).startswith(folders)
+    return any(str(place).startswith(folders) for place in getattr(module, "__path__", ()))
 
 
 def forget(names: Iterable[str]) -> None:
