@@ -37,6 +37,20 @@ def test_a_sliding_window_gives_room_charge_by_charge() -> None:
     assert quota.ready_at(60.0, 1.0) == 70.0
 
 
+@pytest.mark.parametrize("is_unknown", [False, True])
+def test_a_charge_that_is_told_of_after_a_later_one_leaves_a_sliding_window_first(is_unknown: bool) -> None:
+    # user code took a while to respond, so its response counts as sent before the latest send
+    quota = Quota(2.0, 8.0, sliding=True)
+    spend(quota, 1.0, 3.0)
+    if is_unknown:
+        quota.restore(QuotaSnapshot(spent=0.0, unknown=1.0, unknown_at=1.0), 4.0)
+    else:
+        quota.charge(1.0, 1.0)
+    assert quota.ready_at(4.0, 1.0) == 9.0
+    assert not quota.stops(1.0, 9.0)
+    assert quota.ready_at(9.0, 2.0) == 11.0
+
+
 def test_nothing_is_free_even_when_all_is_spent() -> None:
     # F03
     quota = Quota(1.0, 60.0)

@@ -429,21 +429,10 @@ class Quota(Limit):
             self._charges = deque(sorted([*self._charges, *charges]))
             self._spent = sum([amount for _, amount in self._charges])
         self._pass_time(now)
-        self._add_unknown(state.unknown, min(state.unknown_at, now))
+        self._add(state.unknown, min(state.unknown_at, now))
         self._pass_time(now)
         self.refills += 1
         return left
-
-    def _add_unknown(self, amount: float, at: float) -> None:
-        """Add the amount that an earlier run may have spent until ``at``, in the current window or a new one."""
-        if amount <= 0.0 or self.window <= 0.0:
-            return
-        self._spent += amount
-        self._spent_at = max(self._spent_at, at)
-        if self.sliding:
-            self._charges.append((at, amount))
-        elif self._ends_at <= at:
-            self._ends_at, self._spent = at + self.window, amount
 
     def _unreserve(self, amount: float) -> None:
         left = self.reserved - amount
@@ -456,13 +445,16 @@ class Quota(Limit):
         self._pass_time(now)
         self._spent += amount
         if not self.sliding:
-            self._spent_at = now
+            self._spent_at = max(self._spent_at, now)
             if self._ends_at <= now:
                 self._ends_at = now + self.window
-        elif self._charges and self._charges[-1][0] == now:
-            self._charges[-1] = (now, self._charges[-1][1] + amount)
-        else:
-            self._charges.append((now, amount))
+            return
+        charges = self._charges
+        if charges and charges[-1][0] == now:
+            amount += charges.pop()[1]
+        charges.append((now, amount))
+        if len(charges) > 1 and charges[-2][0] > now:  # user code took a while to respond
+            self._charges = deque(sorted(charges))
 
     def _refund(self, amount: float) -> None:
         self.refills += 1
