@@ -148,6 +148,17 @@ def test_a23_i11_unpaid_bytes_of_an_earlier_run_are_the_reason_in_a_scope_of_ano
     assert reason.until == pytest.approx(1015.0)
 
 
+@pytest.mark.parametrize("method", ["hold", "restore"])
+def test_a23_unpaid_bytes_wait_for_a_scope_that_has_a_bandwidth(method: str) -> None:
+    throttle = throttle_of(throttling_scopes={A: {"bandwidth": 100}})
+    throttle.scope(A, 0.0).heard(heard(10.0), 10.0)
+    job_scopes = resumed(stored(throttle, 10.0), 5.0, 10.0)._job_scopes[None]
+    job_scopes.hold(Scope(A, Limits()), 1000.0)  # another crawl's, which is then forgotten
+    scope = Scope(A, Limits(bandwidth=100.0))
+    getattr(job_scopes, method)(scope, 1000.0)
+    assert scope.numbered[0].stored(1000.0)[0] == pytest.approx(1015.0)
+
+
 def test_a23_a_preview_of_limits_keeps_the_average_size_and_the_unpaid_bytes() -> None:
     throttle = throttle_of(throttling_scopes={A: {"bandwidth": 500, "delay": 0.0, "delay_per_slot": 0.0}})
     scope = throttle.scope(A, 0.0)

@@ -267,7 +267,8 @@ class JobScopes:
             if pace.held_until > now:
                 scope.hold(pace.held_until, Reason(scope.id, pace.held_limit, pace.held_until, pace.held_source))
             self._unset[scope.id] = ScopeSnapshot(quota=snapshot.quota, times=snapshot.times)
-            self.restore_limits(scope, now)
+        self.restore_limits(scope, now)
+        if snapshot is not None:
             self._learned(scope, state, snapshot)
             self._failing(scope, state, snapshot, now)
             if snapshot.told is not None and snapshot.told.until > now:
@@ -287,7 +288,7 @@ class JobScopes:
         """Hold a scope that another crawl created, and restore its numbered limits. That crawl restores the rest."""
         self._answered.pop(scope.id, None)
         snapshot = self._scopes.pop(scope.id, _NOTHING).moved(self._from_epoch)
-        self._unset[scope.id] = ScopeSnapshot(times=snapshot.times)
+        self._unset.setdefault(scope.id, ScopeSnapshot(times=snapshot.times))  # it may have been held before
         self.restore_limits(scope, now)
         pace = snapshot.pace or SendSnapshot()
         until, limit, source = pace.held_until, pace.held_limit, pace.held_source
