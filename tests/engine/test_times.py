@@ -12,8 +12,8 @@ from trio.testing import MockClock
 
 import trawl
 from trawl.events import ResponseParsed
-from trawl.http import Times
-from trawl.testing import SimulatedWeb, simulate
+from trawl.http import Fetch, Outcome, Times
+from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 
 
 class Slow(trawl.Spider):
@@ -120,3 +120,21 @@ async def test_c12_with_a_job_time_in_the_frontier_counts_and_the_totals_go_on(
     assert -1.0 <= overlap <= 60 * 0.5
     last = ran.items[-1]["times"]
     assert last.queued + last.throttled == pytest.approx(29 * 10.0, abs=11.0)  # from when this run began
+
+
+def test_middleware_sees_the_size_of_a_response_whatever_limits_its_scope_has() -> None:
+    sizes = []
+
+    def middleware(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            outcome = await fetch(request)
+            sizes.append(outcome.size)
+            return outcome
+
+        return send
+
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=lambda request: SimulatedResponse(body="x" * 7))
+    for limits in ({}, {"bandwidth": 1000}):
+        simulate(Slow, web, {"DOWNLOADER_MIDDLEWARES": {middleware: 560}, "THROTTLING_SCOPES": {"a.example": limits}})
+    assert sizes == [7] * 6

@@ -274,13 +274,13 @@ class Fetcher:
             self._limits.answered(attempt)
         times = self._time(attempt, outcome)
         size = self._count(attempt, outcome)
+        outcome.size = outcome.size or size
         now = trio.current_time()
         assert attempt.lane is not None
         for scope in attempt.lane.scopes:
             totals: ScopeTotals = scope.state.totals
             totals.responded(outcome, times, size)
             if scope.hear_responses:
-                outcome.size = outcome.size or size
                 scope.heard(outcome, now)
         outcome.is_heard = True
         try:

@@ -107,8 +107,8 @@ class Outcome:
         received: Headers and body of the response as received, for an archive, even if an error ended the response
             early; None without an archive, or if the transport can't provide them. The body is None if it was written
             to a file.
-        size: Bytes of the response as received, headers and body before decompression, even if an error ended it; 0 if
-            the transport does not count them.
+        size: Bytes of the response as received, headers and body before decompression, even if an error ended it. If
+            the transport does not count them, the bytes of the body.
     """
 
     request: Request
