@@ -87,7 +87,7 @@ async def test_a_command_refuses_a_value_that_json_does_not_have(autojump_clock:
     async with connected() as (connection, _):
         with pytest.raises(TypeError, match=r"^a value of type object has no written form in JSON$"):
             await connection.call("s", "A.a", {"x": [object()]})
-        assert connection.waiting == 0
+        assert len(connection._pending) == 0
 
 
 async def test_a_refused_command_raises_with_the_message(autojump_clock: MockClock) -> None:
@@ -109,12 +109,12 @@ async def test_the_late_reply_of_a_cancelled_command_is_undone(autojump_clock: M
         with trio.move_on_after(1):
             await connection.call("", "Target.createTarget", undo=undone.append if has_undo else None)
         command = await wire.command()
-        assert connection.waiting == has_undo
+        assert len(connection._pending) == has_undo
         for _ in range(2):  # a second reply is dropped
             await wire.say(id=command["id"], result={"targetId": "t"})
         await trio.testing.wait_all_tasks_blocked()
         assert undone == ([{"targetId": "t"}] if has_undo else [])
-        assert connection.waiting == 0
+        assert len(connection._pending) == 0
 
 
 async def test_a_reply_in_the_same_step_as_the_cancel_is_undone_too(autojump_clock: MockClock) -> None:

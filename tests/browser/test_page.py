@@ -81,5 +81,5 @@ async def test_a_request_that_a_page_makes_while_it_closes_or_later_is_dropped(a
         await wire.say(**paused(3))
         await wait_all_tasks_blocked()
         assert asked == ["http://a.example/1"]
-        assert chromium.connection.sessions == 0
+        assert chromium.connection._handlers == {}
         assert commands[-1] == "Target.closeTarget"

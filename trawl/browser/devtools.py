@@ -106,8 +106,8 @@ class _Message(msgspec.Struct):
     id: int | None = None
     sessionId: str = ""
     method: str = ""
-    params: msgspec.Raw = msgspec.Raw(b"{}")
-    result: msgspec.Raw = msgspec.Raw(b"{}")
+    params: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     error: dict[str, Any] | None = None
 
 
@@ -137,7 +137,6 @@ def _plain(value: object) -> str:
 
 _decode_message = msgspec.json.Decoder(_Message).decode
 _encode = msgspec.json.Encoder(enc_hook=_plain).encode
-_decode_any = msgspec.json.Decoder().decode
 
 
 def _decode(data: bytes) -> _Message:
@@ -153,11 +152,6 @@ def _decode(data: bytes) -> _Message:
         if not isinstance(found, dict) or not isinstance(found.get("id", 0), int):
             raise ValueError(f"no message: {data[:100]!r}") from None
         return _Message(**{key: value for key, value in found.items() if key in _Message.__struct_fields__})
-
-
-def _reply(raw: msgspec.Raw | Reply) -> Reply:
-    found: Reply = raw if isinstance(raw, dict) else _decode_any(raw)
-    return found
 
 
 @attrs.define(eq=False)
@@ -194,16 +188,6 @@ class Connection:
         self._unsent_bytes = 0
         self._has_unsent = trio.Event()
         self._has_room = trio.Event()
-
-    @property
-    def sessions(self) -> int:
-        """Number of sessions with a handler."""
-        return len(self._handlers)
-
-    @property
-    def waiting(self) -> int:
-        """Number of commands whose caller still waits for the reply, or that must be undone after the reply."""
-        return len(self._pending)
 
     def handle(self, session: str, handler: Handler) -> None:
         """Pass the events of ``session`` to ``handler`` from now on."""
@@ -298,7 +282,7 @@ class Connection:
             if message.id is None:
                 handler = self._handlers.get(message.sessionId)
                 if handler is not None:
-                    handler(message.method, _reply(message.params))
+                    handler(message.method, message.params)
                 continue
             pending = self._pending.pop(message.id, None)
             if pending is None:  # no caller waits for this reply
@@ -306,7 +290,7 @@ class Connection:
             if message.error is not None:
                 pending.error = CommandFailed(pending.method, str(message.error.get("message", "")))
             else:
-                pending.reply = _reply(message.result)
+                pending.reply = message.result
                 if pending.is_abandoned and pending.undo is not None:
                     pending.undo(pending.reply)
             pending.event.set()

@@ -312,11 +312,22 @@ class Rendering:
         self._open_page = open_page
         self._files = SharedFiles(settings.browser_share) if settings.browser_share else None
         self._tabs = trio.Semaphore(settings.browser_pages)
-        self._crawl = crawl
+        self._running = crawl
         self._statuses = statuses
         self._visits: dict[_Visit, None] = {}
         self._measure = measure
         self._max_body_bytes = max_body_bytes
+
+    @property
+    def crawl(self) -> PageCrawl:
+        """The running crawl.
+
+        Raises:
+            RuntimeError: If no page can be rendered.
+        """
+        if self._running is None:
+            raise RuntimeError("no page can be rendered: DOWNLOADER_MIDDLEWARES removes the middleware 'browser'")
+        return self._running
 
     @cached_property
     def rules(self) -> AdmissionRules:
@@ -400,8 +411,7 @@ class Rendering:
 
     async def _render(self, request: Request, outcome: Outcome, response: Response) -> None:
         """Replace the response of ``outcome`` by the rendered page, or by the error."""
-        assert self._crawl is not None
-        stats = self._crawl.stats
+        stats = self.crawl.stats
         try:
             self.check(request)  # a stored request was not checked in this run
             # A request that was sent holds a place in the scope "browser", so it waits only for the tabs of render()
@@ -416,7 +426,7 @@ class Rendering:
             outcome.response, outcome.error = None, error
         except UsageError as error:
             logger.error("%s", error)
-            self._crawl.shutdown("browser_failed")
+            self.crawl.shutdown("browser_failed")
             # The request stays pending, so that a job can be resumed.
             outcome.response, outcome.then = None, Replace(request, reason="retry")
         except _ActionFailed as failed:
@@ -460,19 +470,29 @@ class Rendering:
     @asynccontextmanager
     async def _opened(self, visit: _Visit, how: Page) -> AsyncGenerator[BrowserPage, None]:
         """Open the page of a visit, with the cookies of its request. On exit, store its cookies and close it."""
-        opening = self._opening(visit, how)
+        request = visit.request
+        is_merged = not request.meta_get("dont_merge_cookies")
+        opening = Opening(
+            ask=visit.ask,
+            cookies=[to_devtools(cookie) for cookie in self._jars.of_page(request)],
+            user_agent=visit.user_agent,
+            blocked=how.get("block", self.settings.browser_block),
+            viewport=how.get("viewport"),
+            # The storage of a session contains the session's cookies.
+            session=request.meta_get("session") if is_merged else None,
+            paused=visit.timer.paused,
+        )
         self._visits[visit] = None
         try:
             async with self._open_page(opening) as page:
                 before = await page.cookies() if opening.cookies else ()
                 yield page
-                await self._keep_cookies(visit.request, page, before)
+                await self._keep_cookies(request, page, before)
         finally:
             del self._visits[visit]
 
     def _page_request(self, response: Response, meta: Mapping[str, Any]) -> Request:
-        if self._crawl is None:
-            raise RuntimeError("no page can be rendered: DOWNLOADER_MIDDLEWARES removes the middleware 'browser'")
+        self.crawl  # noqa: B018 - to check it
         if response.request is None or kind_of(response) != "html":
             raise ValueError(f"{response!r} is not a page that a browser can open: it is no HTML, or was not fetched")
         return response.request.replace(meta={**response.request.meta, **meta})
@@ -491,20 +511,6 @@ class Rendering:
             except BrowserEnded as error:
                 logger.info("%r: %s: it is rendered again", request, error.cause)
         return await self._rendered_once(request, response, how)
-
-    def _opening(self, visit: _Visit, how: Page) -> Opening:
-        request = visit.request
-        is_merged = not request.meta_get("dont_merge_cookies")
-        return Opening(
-            ask=visit.ask,
-            cookies=[to_devtools(cookie) for cookie in self._jars.of_page(request)],
-            user_agent=visit.user_agent,
-            blocked=how.get("block", self.settings.browser_block),
-            viewport=how.get("viewport"),
-            # The storage of a session contains the session's cookies.
-            session=request.meta_get("session") if is_merged else None,
-            paused=visit.timer.paused,
-        )
 
     async def _rendered_once(self, request: Request, response: Response, how: Page) -> RenderedResponse:
         visit = _Visit(self, request, response, PageTimer(how.get("timeout", self.settings.browser_timeout)))
@@ -545,7 +551,6 @@ class Rendering:
         Raises:
             _ActionFailed: If the method raises an error.
         """
-        assert self._crawl is not None
         try:
             with contained:
                 await self._action(name)(page)
@@ -554,7 +559,7 @@ class Rendering:
         except Exception as error:
             cause = contained_error(error) or error
             if isinstance(cause, CloseSpider):
-                self._crawl.shutdown(cause.reason)
+                self.crawl.shutdown(cause.reason)
             else:
                 logger.error("%s of the spider failed on its page", name, exc_info=cause)
             raise _ActionFailed(name, cause) from error
@@ -562,7 +567,7 @@ class Rendering:
     async def _keep_cookies(self, request: Request, page: BrowserPage, before: Sequence[Mapping[str, Any]]) -> None:
         """Store the cookies that scripts have set, and remove those that scripts have removed. A checkpoint."""
         found = await page.cookies()
-        if not self._jars.is_enabled or request.meta_get("dont_merge_cookies") or self._crawl is None:
+        if not self._jars.is_enabled or request.meta_get("dont_merge_cookies"):
             return
         known = {(each["name"], each["domain"], each["path"]): each for each in before}
         for each in found:
@@ -570,7 +575,7 @@ class Rendering:
                 self._jars.add(from_devtools(each), jar_name(request))
         for removed in known.values():
             expired = attrs.evolve(from_devtools(removed), expires_utc=datetime.fromtimestamp(0, UTC))
-            self._jars.jar(jar_name(request)).store(expired, self._crawl.now_utc())
+            self._jars.jar(jar_name(request)).store(expired, self.crawl.now_utc())
 
 
 class _ActionFailed(Exception):
@@ -640,9 +645,9 @@ class _Visit:
 
     def words(self) -> str:
         """Return the URL and age of the page, and what it waits for."""
-        now, waits, crawl = trio.current_time(), "runs its scripts", self._rendering._crawl
-        if self._pending and crawl is not None:
-            reason, more = crawl.why(self._pending[0]), len(self._pending) - 1
+        now, waits = trio.current_time(), "runs its scripts"
+        if self._pending:
+            reason, more = self._rendering.crawl.why(self._pending[0]), len(self._pending) - 1
             waits = f"waits for {self._pending[0].url} ({'in flight' if reason is None else reason.text(now)})"
             waits += f" and {more} more" if more else ""
         return without_passwords(f"{self.response.url}: open for {now - self.started_at:.0f} s, {waits}")[:MAX_WORDS]
@@ -663,7 +668,7 @@ class _Visit:
         if len(rows) <= most:  # the first refused request is listed, too
             rows.append(row)
         if row.refused:
-            self._stats.inc(f"browser/refused/{row.refused}")
+            self._rendering.crawl.stats.inc(f"browser/refused/{row.refused}")
             await trio.lowlevel.checkpoint()
             return None
         try:
@@ -700,13 +705,12 @@ class _Visit:
         origin = next((value for name, value in asked.headers.items() if name.lower() == "origin"), "")
         answer, row.is_shared = await files.get(f"{origin} {asked.url}", fetch)
         if row.is_shared:
-            self._stats.inc("browser/shared")
+            self._rendering.crawl.stats.inc("browser/shared")
         return answer
 
     async def _fetched(self, asked: Asked, row: SubRequest) -> Answer | None:
-        crawl = self._rendering._crawl
-        assert crawl is not None
-        self._stats.inc("browser/request_count")
+        crawl = self._rendering.crawl
+        crawl.stats.inc("browser/request_count")
         try:
             sub = self._sub_request(asked)
             self._pending.append(sub)
@@ -717,7 +721,7 @@ class _Visit:
         except (DownloadError, IgnoreRequest, ValueError) as error:
             words = error.cause if isinstance(error, DownloadError) else str(error)
             row.refused = words.partition(f"{asked.url}>: ")[2] or words
-            self._stats.inc(f"browser/refused/{type(error).__name__}")
+            crawl.stats.inc(f"browser/refused/{type(error).__name__}")
             return None
         if not self.request.meta_get("dont_merge_cookies"):
             name = jar_name(self.request)
@@ -754,12 +758,6 @@ class _Visit:
         )
         note(sub, is_sub_request=True)
         return sub
-
-    @property
-    def _stats(self) -> Stats:
-        crawl = self._rendering._crawl
-        assert crawl is not None
-        return crawl.stats
 
     async def rendered(self, page: BrowserPage) -> RenderedResponse:
         """Return the response with the HTML and URL of the page as it is now. A checkpoint."""
