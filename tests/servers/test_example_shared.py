@@ -47,12 +47,11 @@ def test_two_processes_share_a_job_and_one_feed_has_what_both_found(tmp_path: Pa
         try:
             begin(0, first)
             until(lambda: "new" in (tmp_path / "log-0").read_text("utf-8"))
-            order(
-                url, *stored_form(Pause())
-            )  # one host has five pages: the other process is to be there before they are done
+            # One host has five pages: the other process is to be there before they are done.
+            order(url, *stored_form(Pause()), is_heard=True)
             begin(1, second)
             until(lambda: sum(session.parts > 0 for session in inspect_job(url).sessions) == len(running))
-            order(url, *stored_form(Resume()))
+            order(url, *stored_form(Resume()), is_heard=True)
             statuses = [process.wait(PATIENCE) for process in running]
         finally:
             for process in running:
