@@ -255,7 +255,8 @@ class SimulatedWeb:
         """
         found = self._rendered.get(normalize_url(url).partition("#")[0])
         if found is None:
-            raise LookupError(f"the simulated web has no rendered page for {url}: add_page({url!r}, rendered=...)")
+            way = f"add_page({url!r}, rendered=...), or let crawl_in_browser() run its scripts"
+            raise LookupError(f"the simulated web has no rendered page for {url}: {way}")
         return found
 
     @asynccontextmanager
