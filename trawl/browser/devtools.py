@@ -245,7 +245,7 @@ class Connection:
         return pending.reply
 
     async def run(self) -> None:
-        """Read and write until the carrier ends. Then all waiting callers and handlers are notified."""
+        """Read and write until the carrier ends. Then waiting callers get an error, and handlers :data:`GONE`."""
         cause = "the connection to the browser has ended"
         try:
             async with trio.open_nursery() as nursery:
@@ -256,15 +256,13 @@ class Connection:
                     cause = f"the browser sent a message that is not DevTools: {error}"
                 nursery.cancel_scope.cancel()
         finally:
-            self.end(cause)
+            self._end(cause)
 
-    def end(self, cause: str) -> None:
-        """End the connection: every waiting caller gets an error, and every handler gets the event :data:`GONE`."""
-        if self.ended is None:
-            self.ended = BrowserEnded(cause)
+    def _end(self, cause: str) -> None:
+        self.ended = BrowserEnded(cause)
         pending, self._pending = self._pending, {}
         for each in pending.values():
-            each.error = BrowserEnded(self.ended.cause)
+            each.error = BrowserEnded(cause)
             each.event.set()
         handlers, self._handlers = self._handlers, {}
         for handler in handlers.values():

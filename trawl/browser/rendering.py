@@ -71,9 +71,6 @@ NOT_PASSED = frozenset(
 NOT_SENT = frozenset({"host", "accept-encoding", "user-agent", "connection", "content-length"})
 """Headers of Chromium that trawl sets itself."""
 
-MAX_RENDERINGS = 2
-"""Maximum number of attempts to render a response. A new attempt is made if the browser ends."""
-
 LAST_LOOK = 1.0
 """Maximum seconds to read the HTML of a page that was not ready in time."""
 
@@ -95,10 +92,6 @@ class PageCrawl(Protocol):
     @property
     def stats(self) -> Stats:
         """The statistics."""
-
-    @property
-    def spider(self) -> Any:
-        """The spider, whose methods act on pages."""
 
     def now_utc(self) -> datetime:
         """Return the wall time."""
@@ -498,18 +491,17 @@ class Rendering:
         return response.request.replace(meta={**response.request.meta, **meta})
 
     async def _rendered(self, request: Request, response: Response, how: Page) -> RenderedResponse:
-        """Render a response. If the browser ends meanwhile, render it again. A checkpoint.
+        """Render a response. If the browser ends meanwhile, render it once more. A checkpoint.
 
         Raises:
             RenderError: If the page can't be rendered.
             UsageError: If no browser can be started.
             _ActionFailed: If the spider's method fails.
         """
-        for _ in range(MAX_RENDERINGS - 1):
-            try:
-                return await self._rendered_once(request, response, how)
-            except BrowserEnded as error:
-                logger.info("%r: %s: it is rendered again", request, error.cause)
+        try:
+            return await self._rendered_once(request, response, how)
+        except BrowserEnded as error:
+            logger.info("%r: %s: it is rendered again", request, error.cause)
         return await self._rendered_once(request, response, how)
 
     async def _rendered_once(self, request: Request, response: Response, how: Page) -> RenderedResponse:
