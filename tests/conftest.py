@@ -153,20 +153,22 @@ def examples() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def without_modules_of_other_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Forget modules from a test's own folder, because the next test may also have a ``books.py``."""
-    last, path = next(reversed(sys.modules)), sys.path[:]
+def without_settings_and_modules_of_others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hide settings of this machine and its home, and then forget modules from the test's own folder.
+
+    The next test may also have a ``books.py``. This is one fixture, because all tests together set it up for seconds.
+    """
+    folder, last, path = tmp_path_factory.getbasetemp(), next(reversed(sys.modules)), sys.path[:]
+    hidden = [name for name in os.environ if name.startswith("TRAWL_") or name.lower().endswith("_proxy")]
+    before = {name: os.environ.pop(name) for name in hidden}
+    home = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")
     yield
+    os.environ.update(before)
+    del os.environ["XDG_STATE_HOME"]
+    if home is not None:
+        os.environ["XDG_STATE_HOME"] = home
     sys.path[:] = path
-    folders = f"{tmp_path_factory.getbasetemp()}{os.sep}"
     for name in [*takewhile(last.__ne__, reversed(sys.modules))]:  # what was imported since
-        if str(getattr(sys.modules[name], "__file__", None)).startswith(folders):
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(f"{folder}{os.sep}"):
             del sys.modules[name]
-
-
-@pytest.fixture(autouse=True)
-def without_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Remove settings from the environment, so that a test never sees them, and keep its files out of the home."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
-    for name in [name for name in os.environ if name.startswith("TRAWL_") or name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
