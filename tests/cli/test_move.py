@@ -138,6 +138,20 @@ def commit(project: Path) -> None:
         subprocess.run(["git", *names, *words], cwd=project, check=True, capture_output=True)
 
 
+def test_a_package_that_does_not_run_is_told_if_only_a_setting_names_it(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = f"{SETTINGS}SPIDER_MIDDLEWARES = {{'scrapy_deltafetch.DeltaFetch': 100, 'shop.parts.Own': 200}}\n"
+    write(project, {"shop/settings.py": settings})
+    for _ in range(2):
+        assert main(["move", ".", "--write"]) == 0
+        told = [line for line in capsys.readouterr().out.splitlines() if "deltafetch" in line and "copy" in line]
+        assert len(told) == 1
+        assert told[0].startswith("pyproject.toml:")
+        assert "scrapy_deltafetch.DeltaFetch does not run here: copy its middleware into the project" in told[0]
+        assert told[0].endswith("(docs/howto/coming-from-scrapy.md#plug-ins)")
+
+
 def test_files_with_uncommitted_changes_are_left_alone_unless_one_says_so(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

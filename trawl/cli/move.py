@@ -40,6 +40,7 @@ from trawl.errors import SettingsError, TrawlError, UsageError
 from trawl.observe import printable
 from trawl.scrapy_names.imports import Change, Edit, changes, edited
 from trawl.scrapy_names.moved import is_moved_text
+from trawl.scrapy_names.names import plugin_advice
 from trawl.scrapy_names.settings import is_felt, is_foreign_setting, setting_advice
 from trawl.settings import Layer, Settings, load, of_project
 from trawl.settings.check import nearest
@@ -577,11 +578,13 @@ def _of_environment(text: str) -> Iterator[tuple[str, int]]:
             yield from ((each.id, each.lineno) for each in names if each.id.isupper())
 
 
+_PATH = re.compile(r'"(\w+(?:\.\w+)+)"')
+
 _COMMENT = re.compile(r"# (?P<name>[A-Z][A-Z0-9_]+)\b.*|# (is left out|a secret\?).*")
 
 
 def _of_table(table: _File, own: Mapping[str, object], told: Sequence[str]) -> Iterator[Decision]:
-    """Yield the comments of a ``pyproject.toml`` that name a difference, and the warnings about its feeds."""
+    """Yield the comments of a ``pyproject.toml`` that name a difference, the warnings about its feeds, and packages."""
     begins = False
     for number, line in enumerate(table.after.splitlines(), 1):
         begins = begins or line.strip() == "[tool.trawl]"
@@ -590,6 +593,9 @@ def _of_table(table: _File, own: Mapping[str, object], told: Sequence[str]) -> I
         is_unfelt = name is not None and setting_advice(name) and not is_felt(name, own.get(name, True))
         if found and not is_unfelt:
             yield Decision(_shown(table.path), number, line.removeprefix("# "), "settings")
+        for path in _PATH.findall(line) if begins else ():
+            if advice := plugin_advice(path):
+                yield Decision(_shown(table.path), number, f"{path} does not run here: {advice}", "plug-ins")
         if begins and line.startswith("FEEDS = "):
             yield from (
                 Decision(_shown(table.path), number, words, "feeds") for words in told if words.startswith("FEEDS[")
