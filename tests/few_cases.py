@@ -1,4 +1,4 @@
-"""A plugin for pytest, ``-p tests.few_cases``: at most eight cases of each test run, spread over all of its cases.
+"""A plugin for pytest, ``-p tests.few_cases``: of each test, the first two cases run, and five that are spread over all.
 
 The others mostly run the same lines. ``nox -s coverage`` uses the plugin in its short form.
 """
@@ -9,8 +9,8 @@ from collections import defaultdict
 
 import pytest
 
-CASES = 8
-"""The maximum number of cases of a test."""
+SPREAD = 5
+"""The maximum number of cases that are spread over all."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -19,6 +19,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tests = defaultdict[str, list[pytest.Item]](list)
     for item in items:
         tests[item.nodeid.partition("[")[0]].append(item)
-    few = {item for cases in tests.values() for item in cases[:: -(-len(cases) // CASES)]}
+    few = {item for cases in tests.values() for item in (*cases[:2], *cases[:: -(-len(cases) // SPREAD)])}
     config.hook.pytest_deselected(items=[item for item in items if item not in few])
     items[:] = [item for item in items if item in few]
