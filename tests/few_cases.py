@@ -1,4 +1,4 @@
-"""A plugin for pytest, ``-p tests.few_cases``: of each test, the first two cases run, and five that are spread over all.
+"""A plugin for pytest, ``-p tests.few_cases``: of each test, two cases run, and five that are spread over all cases.
 
 The others mostly run the same lines. ``nox -s coverage`` uses the plugin in its short form.
 """
