@@ -152,6 +152,22 @@ def examples() -> Path:
     return Path(__file__).parent.parent / "examples"
 
 
+@pytest.fixture
+def few_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Divide each job in a server into 40 parts. With 1,024, each session that joins a simulated server takes 30 ms.
+
+    The three hosts of the contract of frontiers are with a session each, as with 1,024 parts.
+    """
+    from trawl.frontier import parts
+    from trawl.frontier.redis import startup
+
+    for module in (parts, startup):
+        monkeypatch.setattr(module, "PARTS", 40)
+    parts.part_of.cache_clear()
+    yield
+    parts.part_of.cache_clear()
+
+
 @pytest.fixture(autouse=True)
 def without_settings_and_modules_of_others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Hide settings of this machine and its home, and then forget modules from the test's own folder.

@@ -19,6 +19,8 @@ from trawl.errors import SessionEnded
 from trawl.feeds import FeedsSettings
 from trawl.frontier.job import Job
 
+pytestmark = pytest.mark.usefixtures("few_parts")
+
 
 @pytest.fixture
 def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fleet:

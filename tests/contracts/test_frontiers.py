@@ -14,29 +14,17 @@ from tests.contracts.team import Team, opened_as_team
 from tests.simulated_store import SimulatedStore
 from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
-from trawl.frontier import Frontier, MemoryFrontier, parts
+from trawl.frontier import Frontier, MemoryFrontier
 from trawl.frontier.job_frontier import open_frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import part_of
-from trawl.frontier.redis import startup
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.startup import open_job as open_redis_job
 from trawl.frontier.sqlite import open_job
 from trawl.testing.frontier_contract import FrontierContract, Opener
 
-PARTS = 40
-"""Parts of a job in a server. With 1,024 of them, each session that joins takes 30 ms."""
-
-
-@pytest.fixture(autouse=True)
-def few_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Divide each job into few parts. The three hosts of the contract are with a session each, as with 1,024 parts."""
-    for module in (parts, startup):
-        monkeypatch.setattr(module, "PARTS", PARTS)
-    part_of.cache_clear()
-    yield
-    part_of.cache_clear()
+pytestmark = pytest.mark.usefixtures("few_parts")
 
 
 @asynccontextmanager

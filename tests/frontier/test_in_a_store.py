@@ -37,6 +37,8 @@ from trawl.frontier.running_callbacks import RunningCallbacks, state_folder
 from trawl.http import Request, fingerprint
 from trawl.testing import SimulatedWeb
 
+pytestmark = pytest.mark.usefixtures("few_parts")
+
 URL = "redis://user:secret@store/job"
 HERE = Address.parse(URL)
 QUICK = {"CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0, "DOWNLOAD_DELAY_PER_SLOT": 0, "JOB_DIR": URL}
