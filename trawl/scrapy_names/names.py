@@ -256,16 +256,14 @@ REPLACEMENTS: Mapping[str, str] = {
 """Advice on missing names, by dotted name without ``scrapy.``."""
 
 
-_COPIED = (
-    "copy its middleware into the project, change its imports as `trawl check` reports, and write a folder instead of"
-)
+_COPIED = "copy its middleware into the project, and change its imports as `trawl check` reports"
 
 _RENDERED = "render pages with meta browser (guide: Pages that need a browser), or request the page's own API"
 
 PLUGINS: Mapping[str, str] = {
     "rotating_proxies": "remove its two middlewares: ROTATING_PROXY_LIST rotates proxies",
-    "scrapy_crawl_once": f"{_COPIED} data_path(...)",
-    "scrapy_deltafetch": f"{_COPIED} data_path(...)",
+    "scrapy_crawl_once": _COPIED,
+    "scrapy_deltafetch": _COPIED,
     "scrapy_fake_useragent": "set USER_AGENT to `fake_useragent.UserAgent().random`, or write a middleware class "
     "that sets request.headers['User-Agent'] for each request",
     "scrapy_playwright": _RENDERED,
