@@ -47,6 +47,7 @@ def grow(rig: Rig, on_wire: deque[Attempt], attempts: int) -> int:
     return rig.scheduler.looks - looks
 
 
+@pytest.mark.long
 def test_p11_a_thousand_hosts_of_their_own_cost_two_looks_a_grant() -> None:
     rig = Rig(default=Limits(concurrency=1, delay=1.0))
     for number in range(3_000):
