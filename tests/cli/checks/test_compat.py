@@ -127,6 +127,10 @@ def test_a_line_that_only_differs_is_told(tmp_path: Path, line: str, words: str)
             "yield Request('http://a.example/x', errback=print)",
             "errbacks are not called for requests that are not allowed",
         ),
+        (
+            "yield Request('http://a.example/x', headers={'Cookie': value})",
+            "a Cookie header is not sent after a redirect from http to https or to another port",
+        ),
         ("yield Request('http://a.example:80', dont_filter=True)", "the URL is http://a.example here, also in respo"),
         ("self.start_urls = ['http://a.example:80/']", "the URL is http://a.example/ here, also in response.url; in "),
         (

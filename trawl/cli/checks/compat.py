@@ -117,6 +117,9 @@ _NO_ERRBACK = (
     "RequestDropped; in Scrapy errbacks get IgnoreRequest"
 )
 _NO_COOKIE = "the sent Cookie is in response.sent_headers; response.request.headers has only a Cookie that you set"
+_LEFT_COOKIE = (
+    "a Cookie header is not sent after a redirect from http to https or to another port; Scrapy sends it: use cookies="
+)
 _NOT_JOINED = (
     "handle_httpstatus_list in meta overrides the spider's for redirects too: redirects that only the spider lists "
     "are followed; in Scrapy they are not"
@@ -286,6 +289,8 @@ class _Reader(ast.NodeVisitor):
         self._has_domains = "allowed_domains" in forbids
         self._lists_redirects = lists_redirects
         nodes = list(ast.walk(tree))
+        texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        self._has_http = any(text.startswith("http://") for text in texts)
         self._faces = {
             alias.asname
             for node in nodes
@@ -383,9 +388,11 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Look for keys of ``meta`` in each dict, because a dict is often created before its request."""
+        """Look for keys of ``meta`` and a ``Cookie`` header in each dict, which often is created before its request."""
         for key in node.keys:
             self._key_of_meta(key)
+            if self._has_http and key is not None and _is_text(key, "Cookie"):
+                self._tell(key, _LEFT_COOKIE)
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
