@@ -12,6 +12,7 @@ from itertools import count
 
 import pytest
 import tldextract  # noqa: F401 - its import takes 0.1 s, which a limit of a test would feel
+import trio
 
 from tests.simulated_store import SimulatedStore
 from trawl.frontier.redis.client import Address
@@ -127,10 +128,16 @@ def in_a_store(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
     )
     monkeypatch.setattr("trawl.testing.simulation.load", load_with_a_job)
     monkeypatch.setattr("trawl.frontier.redis.line._ROUNDING", 0.0)
+    monkeypatch.setattr("trawl.engine.status.report_status", _report_nothing)
     if request.node.originalname in AS_THEY_ARE:
         return
     for module in ("sends", "simulation"):
         monkeypatch.setattr(f"trawl.testing.{module}.rounded", _punctual)
+
+
+async def _report_nothing(*_: object) -> None:
+    """Report no status to the store, because two virtual days would have 172,800 of them."""
+    await trio.sleep_forever()
 
 
 def _punctual(at: float) -> float:
