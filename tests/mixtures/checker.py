@@ -203,19 +203,20 @@ class _Checker:
                     yield f"{scope}: {send.time - before.time:.6f} s for three sends until {send.time:.3f}"
             if not self.moves(scope) and not any(change.scope == scope for change in self.mixture.changes):
                 yield from self._rested(scope, sends)
-            yield from self._within_rate(scope, [send.time for send, _ in sends])
+            yield from self._within_rate(scope, [send for send, _ in sends])
 
-    def _within_rate(self, scope: str, times: Sequence[float]) -> Iterator[str]:
-        """Check that t seconds contain at most t * rate + 2 sends."""
+    def _within_rate(self, scope: str, sends: Sequence[Send]) -> Iterator[str]:
+        """Check that t seconds contain at most t * rate + 2 sends. A send may be early, see :meth:`is_early`."""
         configs = [list(self.mixture.config_at(scope, at))[-1] for at in (0.0, *self._changed(scope))]
         rates = [float(config["rate"]) for config in configs if config.get("rate") is not None]
         if self.moves(scope) or len(rates) < len(configs):
             return
-        rate, lowest = max(rates), math.inf
-        for number, time in enumerate(times):
-            lowest = min(lowest, number - time * rate)
-            if number - time * rate - lowest > 1.0 + EPSILON:
-                yield f"{scope}: more than t * {rate:g} + 2 sends in a span that ends at {time:.3f}"
+        rate, lowest, early = max(rates), math.inf, 0.0
+        for number, send in enumerate(sends):
+            lowest = min(lowest, number - send.time * rate)
+            early = self.connect if self.is_early(scope, send) else early
+            if number - (send.time + early) * rate - lowest > 1.0 + EPSILON:
+                yield f"{scope}: more than t * {rate:g} + 2 sends in a span that ends at {send.time:.3f}"
 
     def _changed(self, scope: str) -> list[float]:
         return [change.at + 2 * EPSILON for change in self.mixture.changes if change.scope == scope]
@@ -351,8 +352,11 @@ class _Checker:
         several = any(step.scopes is not None and host in step.scopes for step in self.mixture.steps)
         sessions = any(step.session for step in self.mixture.steps)
         changed = any(change.scope == host for change in self.mixture.changes)
+        # A request that its middleware redirects to another host has used its turn at this host.
+        leaves = any(step.kind == "rewrite" and step.host == host != step.to for step in self.mixture.steps)
         return not (
             self.triggers(host)
+            or leaves
             or several
             or sessions
             or changed
