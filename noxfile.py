@@ -75,7 +75,7 @@ def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,
 # The fixtures of a module (an installed package) are created once or twice, and neither core is idle.
 ON_TWO_CORES = ("-n", "2", "--dist", "worksteal")
 # A server is started once per file, and most of the time is spent waiting.
-BY_FILE = ("-n", "4", "--dist", "loadfile")
+BY_FILE = ("-n", "3", "--dist", "loadfile")
 
 
 def run_tests(
