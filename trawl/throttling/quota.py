@@ -449,12 +449,13 @@ class Quota(Limit):
             if self._ends_at <= now:
                 self._ends_at = now + self.window
             return
-        charges = self._charges
+        charges, later = self._charges, []
+        while charges and charges[-1][0] > now:  # user code took a while to respond
+            later.append(charges.pop())
         if charges and charges[-1][0] == now:
             amount += charges.pop()[1]
         charges.append((now, amount))
-        if len(charges) > 1 and charges[-2][0] > now:  # user code took a while to respond
-            self._charges = deque(sorted(charges))
+        charges.extend(reversed(later))
 
     def _refund(self, amount: float) -> None:
         self.refills += 1
