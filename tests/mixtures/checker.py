@@ -211,11 +211,12 @@ class _Checker:
         rates = [float(config["rate"]) for config in configs if config.get("rate") is not None]
         if self.moves(scope) or len(rates) < len(configs):
             return
-        rate, lowest, early = max(rates), math.inf, 0.0
+        rate, lowest = max(rates), math.inf
         for number, send in enumerate(sends):
             lowest = min(lowest, number - send.time * rate)
-            early = self.connect if self.is_early(scope, send) else early
-            if number - (send.time + early) * rate - lowest > 1.0 + EPSILON:
+            if self.is_early(scope, send):
+                lowest += self.connect * rate  # for the spans that contain it
+            if number - send.time * rate - lowest > 1.0 + EPSILON:
                 yield f"{scope}: more than t * {rate:g} + 2 sends in a span that ends at {send.time:.3f}"
 
     def _changed(self, scope: str) -> list[float]:
