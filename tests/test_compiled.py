@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
@@ -39,6 +40,20 @@ def test_each_module_of_the_hot_packages_is_compiled_or_left_out_for_a_reason() 
     assert files - set(MODULES) - HOOK["left-out"].keys() == set()
     assert HOOK["left-out"].keys() & set(MODULES) == set()
     assert all(HOOK["left-out"].values())
+
+
+def test_no_compiled_module_has_what_mypyc_refuses_when_the_module_is_imported() -> None:
+    refused = []
+    for file in MODULES:
+        tree = ast.parse((ROOT / file).read_text("utf-8"))
+        for kind in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+            values = [node.value for node in kind.body if isinstance(node, ast.AnnAssign | ast.Assign)]
+            calls = {ast.unparse(value.func) for value in values if isinstance(value, ast.Call)}
+            names = calls | {ast.unparse(base) for base in kind.bases}
+            refused += [
+                (file, kind.name) for name in names if name.split(".")[-1] in {"Factory", "field", "ib", "Struct"}
+            ]
+    assert refused == []
 
 
 @pytest.mark.parametrize("file", MODULES)

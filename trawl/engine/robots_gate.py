@@ -32,7 +32,6 @@ import logging
 from collections.abc import Callable, Collection, Generator
 from functools import partial
 
-import attrs
 import trio
 
 from trawl.engine.context import CrawlContext
@@ -77,7 +76,6 @@ VERDICT_AGE = 60.0
 """Seconds after which robots.txt of an origin that was given up is requested again."""
 
 
-@attrs.define(eq=False)
 class _Origin:
     """The state of one origin's robots.txt.
 
@@ -94,16 +92,30 @@ class _Origin:
         tried: Routes of the attempts since robots.txt was last read.
     """
 
-    rules: RobotsFile | None = None
-    verdict: str | None = None
-    failure: DownloadError | None = None
-    expires_at: float = 0.0
-    failures: int = 0
-    failing_since: float = 0.0
-    has_answered: bool = False
-    asker: Request | None = None
-    has_warned: bool = False
-    tried: list[Route] = attrs.field(factory=list)
+    __slots__ = (
+        "asker",
+        "expires_at",
+        "failing_since",
+        "failure",
+        "failures",
+        "has_answered",
+        "has_warned",
+        "rules",
+        "tried",
+        "verdict",
+    )
+
+    def __init__(self) -> None:
+        self.rules: RobotsFile | None = None
+        self.verdict: str | None = None
+        self.failure: DownloadError | None = None
+        self.expires_at: float = 0.0
+        self.failures: int = 0
+        self.failing_since: float = 0.0
+        self.has_answered: bool = False
+        self.asker: Request | None = None
+        self.has_warned: bool = False
+        self.tried: list[Route] = []
 
 
 class RobotsGates:
