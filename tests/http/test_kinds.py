@@ -96,3 +96,23 @@ def test_a_given_encoding_overrides_what_a_response_declares(encoding: str, kind
 def test_an_unknown_encoding_changes_nothing() -> None:
     page = Response(URL, 200, {"Content-Type": "text/html"}, "<p>é".encode("latin-1"))
     assert page.replace(encoding="nonsense").text == page.text == "<p>é"
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoding", "header"),
+    [
+        (None, "utf-8", "application/octet-stream; charset=utf-8"),  # the type that RFC 9110, 8.3 assumes
+        ("text/html; charset=iso-8859-1", "cp936", "text/html; charset=gbk"),
+        ('text/html; charset="gbk"; a="b; c";d=e', "utf-8", 'text/html; a="b; c";d=e; charset=utf-8'),
+    ],
+)
+def test_a_replaced_encoding_changes_only_the_charset(kind: str | None, encoding: str, header: str) -> None:
+    page = Response(URL, 200, {"Content-Type": kind} if kind else {}, b"<?xml version='1.0'?><a/>")
+    changed = page.replace(encoding=encoding)
+    assert changed.headers["Content-Type"] == header
+    assert kind_of(changed) == kind_of(page)
+
+
+def test_a_body_of_str_is_utf_8_in_the_header_too() -> None:
+    assert HtmlResponse(URL, body="x").headers["Content-Type"] == "text/html; charset=utf-8"
+    assert HtmlResponse(URL, body="x", encoding="cp1252").headers["Content-Type"] == "text/html; charset=cp1252"

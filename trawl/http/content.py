@@ -239,8 +239,14 @@ def parse_content_type(value: str) -> ContentType:
 
 
 def with_charset(content_type: str | None, encoding: str) -> str:
-    """Return a ``Content-Type`` header with another charset: a label, or the name of one of Python's codecs."""
-    return f"{parse_content_type(content_type or '').essence}; charset={label_of(encoding)}"
+    """Return a ``Content-Type`` header with another charset: a label, or the name of one of Python's codecs.
+
+    A missing type becomes ``application/octet-stream``, which says as little about the content (RFC 9110, 8.3).
+    """
+    value = content_type or ""
+    others = "".join(found[0] for found in _PARAMETER.finditer(value) if found[1].lower() != "charset")
+    essence = parse_content_type(value).essence or "application/octet-stream"
+    return f"{essence}{others}; charset={label_of(encoding)}"
 
 
 def selector_type(content_type: str | None, body: bytes) -> SelectorType:
