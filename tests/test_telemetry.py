@@ -352,6 +352,12 @@ def test_the_dashboard_shows_metrics_that_exist() -> None:
         assert place["x"] + place["w"] <= 24
 
 
+def test_a_host_to_which_nothing_can_be_sent_is_not_among_the_busiest_of_the_dashboard() -> None:
+    busiest = [query for query in expressions() if "trawl_scope_responses_total" in query]
+    assert busiest
+    assert all('trawl_scope_responses_total{status!="error"}' in query for query in busiest)
+
+
 def test_the_alerts_are_about_metrics_that_exist() -> None:
     found = yaml.safe_load((DEPLOY / "prometheus-alerts.yaml").read_text())
     rules = [rule for group in found["groups"] for rule in group["rules"]]

@@ -156,9 +156,8 @@ class MetricsCollector:
         gauge, labels = self._kinds["gauge"], ["spider", "scope"]
         delay = gauge("trawl_scope_delay_seconds", "The effective delay.", labels=labels)
         queued = gauge("trawl_scope_queued_requests", "Pending requests.", labels=labels)
-        responses = self._kinds["counter"](
-            "trawl_scope_responses", "Sends by class of status code.", labels=[*labels, "status"]
-        )
+        words = "Responses by class of status code, and requests without a response as error."
+        responses = self._kinds["counter"]("trawl_scope_responses", words, labels=[*labels, "status"])
         for crawl, by_scope in self._snapshot:
             busiest = nlargest(self._max_scopes, by_scope.values(), key=attrgetter("sends"))
             rows = [(scope.scope, scope.queued, scope.statuses) for scope in busiest]
