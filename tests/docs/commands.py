@@ -35,7 +35,7 @@ from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.cli import main
 from trawl.cli import shell as asking
-from trawl.testing import Simulation, simulate, simulation
+from trawl.testing import Simulation, simulate
 from trawl.testing.clock import VirtualClock, seeded_scheduling
 from trawl.testing.transport import WALL_START_UTC
 from trawl.transport import TransportSettings
@@ -134,7 +134,7 @@ class Commands:
         with chdir(self._here), redirect_stdout(printed), redirect_stderr(told), fresh_modules(self._folder):
             sys.path.append(str(self._folder / "site"))
             importlib.invalidate_caches()
-            with typing(self.typed), patch.object(simulation, "simulate", self._simulate):
+            with typing(self.typed), patch("trawl.cli.simulate.simulate", self._simulate):
                 self.status = command(words, self._passed, results=results)
         self._passed += sum(result.elapsed for result in results)
         self.stats += [result.stats for result in results]

@@ -109,8 +109,8 @@ def test_the_notes_of_a_request_come_back_and_are_not_in_its_meta() -> None:
         keeps_proxy=True, session="anna", told_slot="a.example", needs_new_connection=True,
         bypasses_cache=True, vouched="host",
     )  # fmt: skip
-    # Each send sets `through` again, and a job does not store sub-requests.
-    stored = set(notes.__struct_fields__) - {"through", "is_sub_request"}
+    # Each send sets `through` again, and a job does not store sub-requests, nor who has a tab.
+    stored = set(notes.__struct_fields__) - {"through", "is_sub_request", "has_tab"}
     assert all(getattr(notes, name) != getattr(NO_NOTES, name) for name in stored)
     meta = {"proxy": "http://p.example:1", "mine": 1}
     original = record(meta=meta)
