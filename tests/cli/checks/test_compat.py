@@ -180,6 +180,25 @@ def test_what_is_the_same_is_not_told(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "is_told"),
+    [
+        ("yield {'Cookie': value}", False),
+        ("yield Request('http://a.example/', cookies={'Cookie': value})", False),
+        ("print('http://www.w3.org/2005/Atom'); yield Request(value, headers={'Cookie': value})", False),
+        ("headers = {'Cookie': value}; yield Request('http://' + value, headers=headers)", True),
+        ("base = 'http://a.example'; yield Request(f'{base}/x', headers=dict({'Cookie': value}))", True),
+        ("yield response.follow(url='http://a.example/', headers={'cookie': value})", True),
+        ("self.start_urls = ['http://a.example/']; self.headers = {'Cookie': value}", True),
+        ("self.start_urls = ['http://a.example/']; self.set({'DEFAULT_REQUEST_HEADERS': {'Cookie': 1}})", True),
+    ],
+)
+def test_a_cookie_header_is_told_if_it_may_be_sent_to_an_http_url(tmp_path: Path, line: str, is_told: bool) -> None:
+    body = in_callback(line).replace("'http://a.example/'", "'https://a.example/'", 1)
+    found = [each for each in told(tmp_path, body) if "Cookie" in each]
+    assert [each[:28] for each in found] == (["~5: a Cookie header is not s"] if is_told else [])
+
+
+@pytest.mark.parametrize(
     ("lines", "told_lines"),
     [
         ("item = {}\nfor each in response:\n    item['x'] = each\n    yield item", [3]),

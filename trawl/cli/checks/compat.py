@@ -289,8 +289,6 @@ class _Reader(ast.NodeVisitor):
         self._has_domains = "allowed_domains" in forbids
         self._lists_redirects = lists_redirects
         nodes = list(ast.walk(tree))
-        texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-        self._has_http = any(text.startswith("http://") for text in texts)
         self._faces = {
             alias.asname
             for node in nodes
@@ -302,6 +300,7 @@ class _Reader(ast.NodeVisitor):
         self._patterns = _assigned(nodes, _is_pattern_of_bytes)
         self._requests = {"request"} | _assigned(nodes, _is_request)
         self._proxies = set(map(id, _proxies(nodes)))
+        self._cookies = set(map(id, _cookie_headers(nodes))) if _requests_http(nodes) else set()
         self._values: set[str] = set()
         self._function = ""
         self._hears_idle = any(getattr(node, "attr", getattr(node, "value", "")) == "spider_idle" for node in nodes)
@@ -391,7 +390,7 @@ class _Reader(ast.NodeVisitor):
         """Look for keys of ``meta`` and a ``Cookie`` header in each dict, which often is created before its request."""
         for key in node.keys:
             self._key_of_meta(key)
-            if self._has_http and key is not None and _is_text(key, "Cookie"):
+            if id(key) in self._cookies:
                 self._tell(key, _LEFT_COOKIE)
         self.generic_visit(node)
 
@@ -560,6 +559,38 @@ def _proxies(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
             yield from (
                 node.value for each in node.targets if isinstance(each, ast.Subscript) and _is_text(each.slice, "proxy")
             )
+
+
+def _cookie_headers(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield the keys ``Cookie`` of dicts that are assigned or given to a name like ``headers``."""
+    given: list[tuple[object, ast.AST]] = []
+    for node in nodes:
+        if isinstance(node, ast.keyword):
+            given.append((node.arg, node.value))
+        elif isinstance(node, ast.Assign):
+            given += [(last_name(target), node.value) for target in node.targets]
+        elif isinstance(node, ast.Dict):
+            given += [(getattr(key, "value", ""), value) for key, value in zip(node.keys, node.values, strict=True)]
+    for name, value in given:
+        for each in ast.walk(value) if str(name).lower().endswith("headers") else ():
+            if isinstance(each, ast.Dict):
+                yield from (key for key in each.keys if key and str(getattr(key, "value", "")).lower() == "cookie")
+
+
+def _requests_http(nodes: Sequence[ast.AST]) -> bool:
+    """Return whether the URL of a request, or a start URL, contains an ``http`` URL or a variable with one."""
+    variables = _assigned(nodes, _has_http)
+    urls: list[ast.expr] = []
+    for node in nodes:
+        if isinstance(node, ast.Assign) and any(last_name(target) == "start_urls" for target in node.targets):
+            urls.append(node.value)
+        elif isinstance(node, ast.Call) and last_name(node.func) in REQUESTS | {"follow"}:
+            urls += [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]
+    return any(_has_http(url) or any(last_name(each) in variables for each in ast.walk(url)) for url in urls)
+
+
+def _has_http(node: ast.AST) -> bool:
+    return any(str(getattr(each, "value", "")).startswith("http://") for each in ast.walk(node))
 
 
 def _is_text(node: ast.expr | None, text: str) -> bool:
