@@ -923,6 +923,37 @@ def test_the_fetches_of_a_task_that_holds_tabs_get_one_more_tab_at_a_time() -> N
     assert opened == [3] * 6  # with the two open pages of a callback
 
 
+@pytest.mark.parametrize("is_in_flight", [False, True])
+def test_a_copy_of_a_request_that_got_another_tab_waits_for_a_tab(is_in_flight: bool) -> None:
+    opened: list[int] = []
+    fetched: list[Request] = []
+
+    class Copies(Holds):
+        async def start(self) -> Any:
+            first = await self.fetch(Request(f"{A}/0"))
+            async with self.crawl.open_page(first):
+                page = await self.fetch(Request(f"{A}/1", meta={"browser": {"run": "act"}}))
+            assert page.request is not None
+            source = fetched[0] if is_in_flight else page.request
+            for n in range(2, 6):
+                yield source.replace(url=f"{A}/{n}")
+
+        async def act(self, page: Any) -> None:
+            opened.append(self.crawl.status().browser.open)
+            await trio.sleep(10.0)
+
+    def copying(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            if request.url == f"{A}/1":
+                fetched.append(request.copy())
+            return await fetch(request)
+
+        return send
+
+    simulate(Copies, shop(6), {"BROWSER_PAGES": 1, "DOWNLOADER_MIDDLEWARES": {copying: 300}})
+    assert sorted(opened) == [1, 1, 1, 1, 2]  # 2 during the fetch
+
+
 def test_the_middleware_of_a_page_or_of_its_requests_may_fetch_another_page() -> None:
     crawls: list[Any] = []
 

@@ -44,7 +44,7 @@ from trawl.errors import DownloadError, IgnoreRequest, UsageError
 from trawl.events import RequestDropped, RequestScheduled
 from trawl.frontier import MemoryFrontier, Record, ScopeAmounts
 from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
-from trawl.http.notes import notes_of
+from trawl.http.notes import note, notes_of
 from trawl.http.request import FINGERPRINT_BYTES
 from trawl.middleware.proxies import forget_chosen
 from trawl.scheduler import AdmissionRules, Attempt, Scheduler
@@ -146,7 +146,9 @@ class Admission:
             return None
         return Requirements(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
 
-    async def _requirements_of(self, request: Request, before: ScopeAmounts | None = None) -> Requirements:
+    async def _requirements_of(
+        self, request: Request, before: ScopeAmounts | None = None, *, has_tab: bool = False
+    ) -> Requirements:
         """Return the scopes and the origin that an admitted request needs.
 
         All requests get their scopes here: pages, redirects, retries, direct fetches and robots.txt. The exception is a
@@ -158,12 +160,16 @@ class Admission:
             request: The request.
             before: The scopes of the request that it replaces. If the scopes are equal, the request is not new to them,
                 so it is affected if they were given up since. None: it replaces no request.
+            has_tab: Whether its page gets a tab of the browser at once. It is noted, because a copy of a request has
+                the notes of that request.
 
         Raises:
             Exception: Any error of a user's manager.
             TypeError: If meta ``throttling_scopes`` or the manager's return value is not a set of scopes.
             ValueError: If an id is empty or an amount is negative.
         """
+        if notes_of(request).has_tab is not has_tab:
+            note(request, has_tab=has_tab)
         # Nearly always at once, because only a user's manager or a lookup of an address is awaited.
         needs = self._requirements_nowait(request) or await self._asked(request)
         if needs.scopes != before:
@@ -319,7 +325,9 @@ class Admission:
         self._prepare(request, None)
         is_same = replaces is not None and request is replaces.request
         diverted = replaces.task.diverted if replaces is not None and is_same else None
-        needs = diverted or await self._requirements_of(request, None if replaces is None else replaces.scopes)
+        has_tab = notes_of(request if replaces is None else replaces.request).has_tab
+        before = None if replaces is None else replaces.scopes
+        needs = diverted or await self._requirements_of(request, before, has_tab=has_tab)
         self.check_ours(request, needs.scopes)
         return Attempt(
             request,

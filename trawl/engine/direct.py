@@ -111,7 +111,7 @@ class DirectFetcher:
                 forget_the_last([request], waiter.parent.request)
         elif not in_pipelines.get():
             self._admission.note_start(request)
-        tab = _tab_for(request, waiter.parent) if request.meta_get("browser") else None
+        tab = _tab_for(request, waiter.parent)
         # A fetch by the middleware of a robots.txt passes the gate too, because the gate opens only after both.
         passes_gate = waiter.parent is not None and waiter.parent.options.passes_gate
         # A manager may fetch to name scopes.
@@ -177,6 +177,9 @@ class DirectFetcher:
 
 def _tab_for(request: Request, parent: Attempt | None) -> trio.Lock | None:
     """Note if the page of ``request`` gets a tab at once. Returns the lock of the task that holds a tab, if any."""
+    if not request.meta_get("browser"):
+        note(request, has_tab=False)  # it may be a copy of a request whose page got one
+        return None
     tab = held_tab.get()
     # A page that waits for its middleware, or for a request of its own, keeps its tab.
     has_page = parent is not None and (parent.keeps_page or parent.is_sub_request or notes_of(parent.request).has_tab)

@@ -72,7 +72,6 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
             session=self.session,
             told_slot=self.told_slot,
             is_sub_request=self.is_sub_request,
-            has_tab=self.has_tab,
         )
 
     def for_copied_meta(self) -> RequestNotes:
