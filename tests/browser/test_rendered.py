@@ -954,6 +954,38 @@ def test_a_copy_of_a_request_that_got_another_tab_waits_for_a_tab(is_in_flight: 
     assert sorted(opened) == [1, 1, 1, 1, 2]  # 2 during the fetch
 
 
+def test_a_task_that_outlives_its_open_page_gets_no_more_tabs_than_others() -> None:
+    opened: list[tuple[str, int]] = []
+
+    class Outlives(Holds):
+        async def start(self) -> Any:
+            yield Request(f"{A}/0", self.hold)
+            for n in range(1, 4):
+                yield Request(f"{A}/{n}", meta={"browser": {"run": "act"}})
+
+        async def hold(self, response: Response) -> Any:
+            async with (
+                trio.open_nursery() as outer,
+                self.crawl.open_page(response),
+                trio.open_nursery() as inner,
+                self.crawl.open_page(response),
+            ):
+                inner.start_soon(self.later, 4, 10.0)  # the outer page waits for this task
+                outer.start_soon(self.later, 5, 60.0)  # both pages are closed by then
+            yield {}
+
+        async def later(self, n: int, delay: float) -> None:
+            await trio.sleep(delay)
+            await self.fetch(Request(f"{A}/{n}", meta={"browser": {"run": "act"}}))
+
+        async def act(self, page: Any) -> None:
+            opened.append(((await page.url())[-1], self.crawl.status().browser.open))
+            await trio.sleep(20.0)
+
+    simulate(Outlives, shop(6), {"BROWSER_PAGES": 1})
+    assert sorted(opened) == [("1", 1), ("2", 1), ("3", 1), ("4", 2), ("5", 1)]
+
+
 def test_the_middleware_of_a_page_or_of_its_requests_may_fetch_another_page() -> None:
     crawls: list[Any] = []
 

@@ -48,8 +48,34 @@ MEASURE_EVERY = 10.0
 MENTION = re.compile(r"""["']browser["']|[.](?:render|open_page)[(]""")
 """Source code that renders pages."""
 
-held_tab: ContextVar[trio.Lock | None] = ContextVar("trawl_held_tab", default=None)
-"""In a task that holds a tab, the lock with which its fetches get another tab, one at a time; None in other tasks."""
+
+class HeldTab:
+    """A tab that a task holds, also for the tasks that it starts meanwhile.
+
+    Attributes:
+        lock: With it, the fetches of these tasks get another tab, one at a time.
+        outer: The tab that the task held before; None for none.
+        is_open: False after the task has closed it.
+    """
+
+    __slots__ = ("is_open", "lock", "outer")
+
+    def __init__(self, outer: HeldTab | None) -> None:
+        self.lock: trio.Lock = trio.Lock()
+        self.outer: HeldTab | None = outer
+        self.is_open: bool = True
+
+
+held_tab: ContextVar[HeldTab | None] = ContextVar("trawl_held_tab", default=None)
+
+
+def current_tab() -> HeldTab | None:
+    """Return the open tab that this task, or the task that started it, holds; None for none."""
+    tab = held_tab.get()
+    while tab is not None and not tab.is_open:
+        tab = tab.outer
+    return tab
+
 
 Blocked = Literal["image", "media", "font", "stylesheet", "script", "xhr", "other"]
 

@@ -39,7 +39,7 @@ import trio
 
 from trawl.browser.devtools import CommandFailed
 from trawl.browser.page import Answer, Asked, BrowserPage, Opening, OpenPage, ScriptFailed
-from trawl.browser.pool import BrowserSettings, Page, held_tab
+from trawl.browser.pool import BrowserSettings, HeldTab, Page, current_tab, held_tab
 from trawl.cookies import Cookie, Jars, jar_name
 from trawl.errors import (
     BodyTooLarge,
@@ -452,13 +452,15 @@ class Rendering:
     @asynccontextmanager
     async def _tab(self, *, is_lent: bool = False) -> AsyncGenerator[None, None]:
         """Wait for a tab. A task that has one gets another at once, because it might wait for itself."""
-        before = held_tab.get()
-        async with nullcontext() if is_lent or before is not None else self._tabs:
-            held_tab.set(trio.Lock())
+        outer = current_tab()
+        async with nullcontext() if is_lent or outer is not None else self._tabs:
+            tab = HeldTab(outer)
+            held_tab.set(tab)
             try:
                 yield
             finally:
-                held_tab.set(before)
+                tab.is_open = False  # for tasks that it has started and that are not over yet
+                held_tab.set(outer)
 
     @asynccontextmanager
     async def _opened(self, visit: _Visit, how: Page) -> AsyncGenerator[BrowserPage, None]:

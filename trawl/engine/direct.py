@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import trio
 
-from trawl.browser.pool import held_tab
+from trawl.browser.pool import current_tab
 from trawl.engine.admission import Admission, not_before
 from trawl.engine.context import CrawlContext
 from trawl.engine.leases import forget_the_last
@@ -180,8 +180,8 @@ def _tab_for(request: Request, parent: Attempt | None) -> trio.Lock | None:
     if not request.meta_get("browser"):
         note(request, has_tab=False)  # it may be a copy of a request whose page got one
         return None
-    tab = held_tab.get()
+    tab = current_tab()
     # A page that waits for its middleware, or for a request of its own, keeps its tab.
     has_page = parent is not None and (parent.keeps_page or parent.is_sub_request or notes_of(parent.request).has_tab)
     note(request, has_tab=has_page or tab is not None)
-    return tab
+    return None if tab is None else tab.lock
