@@ -93,16 +93,8 @@ class _Origin:
     """
 
     __slots__ = (
-        "asker",
-        "expires_at",
-        "failing_since",
-        "failure",
-        "failures",
-        "has_answered",
-        "has_warned",
-        "rules",
-        "tried",
-        "verdict",
+        *("asker", "expires_at", "failing_since", "failure", "failures", "has_answered", "has_warned"),
+        *("rules", "tried", "verdict"),
     )
 
     def __init__(self) -> None:
@@ -271,8 +263,6 @@ class RobotsGates:
 
     def unasked(self) -> list[tuple[str, float]]:
         """Return each origin whose robots.txt must be requested, with the pause before the request in seconds."""
-        if not self._unasked:
-            return []
         origins = list(self._unasked.items())
         self._unasked.clear()
         return origins
@@ -334,10 +324,8 @@ class RobotsGates:
 
     def forbids(self, attempt: Attempt) -> str | None:
         """Return the reason why an attempt whose gate is open may not be sent; None if it may."""
-        if not attempt.options.origin or attempt.options.passes_gate:
-            return None
         known = self._origins.get(attempt.options.origin)
-        if known is None:
+        if known is None or attempt.options.passes_gate:
             return None
         if 0.0 < known.expires_at <= trio.current_time():
             # This request still uses the old rules; later requests wait for the new ones.
