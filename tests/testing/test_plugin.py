@@ -70,6 +70,41 @@ def test_the_plugin_brings_nothing_but_itself() -> None:
     assert set(eval(result.stdout)) == {"trawl.testing", "trawl.testing.plugin"}
 
 
+@pytest.mark.parametrize("text", ["import json", "from trawl.http import Request"])
+def test_a_test_that_is_not_moved_loads_no_part_of_the_engine(text: str, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(text)
+    (tmp_path / "pyproject.toml").write_text("[tool.trawl]\nDOWNLOAD_DELAY = 1\n")
+    code = (
+        "import sys, types; from pathlib import Path; from trawl.testing import plugin; was = set(sys.modules);"
+        f" next(plugin.pytest_runtest_protocol(types.SimpleNamespace(path=Path({str(tmp_path / 'test_it.py')!r}))));"
+        " print({name for name in set(sys.modules) - was if name.startswith('trawl')})"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert set(eval(result.stdout)) == {"trawl.scrapy_names", "trawl.scrapy_names.moved"}
+
+
+@pytest.mark.parametrize(
+    ("project", "moved", "other"),
+    [
+        (b"[tool.trawl]\nSCRAPY_COMPAT = true\n", True, True),
+        (b"[tool.trawl]\nSCRAPY_COMPAT = false\n", False, False),
+        (b"[tool.trawl.own]\nSCRAPY_COMPAT = true\n", True, False),
+        (b"[tool]\ntrawl = 'SCRAPY_COMPAT'\n", True, False),
+        (b"[tool.trawl]\nSCRAPY_COMPAT = ", True, False),
+        (b"# SCRAPY_COMPAT \xff", True, False),
+    ],
+)
+def test_the_imports_decide_if_the_project_does_not_say_whether_it_was_moved(
+    project: bytes, moved: bool, other: bool, tmp_path: Path
+) -> None:
+    from trawl.testing import plugin
+
+    (tmp_path / "pyproject.toml").write_bytes(project)
+    for name, text, expected in (("test_moved.py", MOVED, moved), ("test_other.py", OF_PROJECT, other)):
+        (tmp_path / name).write_text(text)
+        assert plugin._is_moved(tmp_path / name) is expected
+
+
 def test_the_project_names_it_as_an_entry_point() -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert '[project.entry-points.pytest11]\ntrawl = "trawl.testing.plugin"' in project

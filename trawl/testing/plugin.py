@@ -11,12 +11,11 @@ throttling takes five lines. The report of a failed test shows the sends::
 
 In a test file that was moved from Scrapy, the headers of requests and responses are those of a moved crawl.
 
-The plugin imports no part of the engine before a test uses the fixture.
+The plugin imports no part of the engine before a test uses the fixture, or is in such a file.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator
 from contextlib import suppress
 from functools import cache
@@ -56,7 +55,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Run the tests of a file or project that was moved from Scrapy with Scrapy's form of headers."""
-    if "trawl" not in sys.modules or not _is_moved(str(item.path)):
+    if not _is_moved(item.path):
         return (yield)
     from trawl._run import header_class  # noqa: PLC0415 - only for moved tests
 
@@ -65,12 +64,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 @cache
-def _is_moved(path: str) -> bool:
-    from trawl.errors import SettingsError  # noqa: PLC0415 - only if a test uses trawl
-    from trawl.scrapy_names.moved import is_moved_file  # noqa: PLC0415
-    from trawl.settings import of_project  # noqa: PLC0415
+def _is_moved(path: Path) -> bool:
+    from trawl.scrapy_names.moved import is_moved_file  # noqa: PLC0415 - only if a test runs
 
-    with suppress(SettingsError):  # reported by the test that loads the settings
-        given = of_project(Path(path).parent).values.get("SCRAPY_COMPAT")
-        return is_moved_file(path) if given is None else given is True
-    return False
+    given = _given(path.parent)
+    return is_moved_file(str(path)) if given is None else given is True
+
+
+@cache
+def _given(folder: Path) -> object:
+    """Return the value of ``SCRAPY_COMPAT`` in the nearest pyproject.toml; None if it has none or can't be read.
+
+    :func:`trawl.settings.of_project` would load the engine, which has settings.
+    """
+    project = next((file for each in (folder, *folder.parents) if (file := each / "pyproject.toml").is_file()), None)
+    with suppress(OSError, ValueError, LookupError, TypeError):  # a test that loads the settings reports the error
+        if project is not None and "SCRAPY_COMPAT" in (text := project.read_text("utf-8")):
+            import tomllib  # noqa: PLC0415 - only for such a project
+
+            given: object = tomllib.loads(text)["tool"]["trawl"]["SCRAPY_COMPAT"]
+            return given
+    return None
