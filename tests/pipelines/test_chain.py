@@ -215,7 +215,13 @@ def test_a_method_that_takes_other_arguments_is_refused_before_an_item_is_lost()
     class Wants:
         def open_spider(self, spider: Any, more: Any) -> None: ...
 
-    with pytest.raises(SettingsError, match=r"^ITEM_PIPELINES: .*Forgets.process_item has to take an item \(and the"):
-        Pipelines([Forgets()])
-    with pytest.raises(SettingsError, match=r"^ITEM_PIPELINES: .*Wants.open_spider has to take the spider, or nothing"):
-        Pipelines([Wants()])
+    class Names:
+        process_item = "no"
+
+    for pipeline, why in (
+        (Forgets, r"Forgets.process_item has to take an item \(and the spider\): too many positional arguments"),
+        (Wants, "Wants.open_spider has to take the spider, or nothing: missing a required argument: 'spider'"),
+        (Names, "Names.process_item must be a function, not 'no'"),
+    ):
+        with pytest.raises(SettingsError, match=rf"^ITEM_PIPELINES: .*{why}$"):
+            Pipelines([pipeline()])

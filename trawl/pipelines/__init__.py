@@ -206,11 +206,17 @@ def _with_spider(method: Method | None, taken: int, name: str) -> Method | None:
 
     If the method takes fewer arguments, the last argument (the spider) is omitted.
     """
-    if method is None or accepts_arguments(method, taken):
+    if method is None:
+        return None
+    if not callable(method):
+        raise SettingsError(f"ITEM_PIPELINES: {name} must be a function, not {method!r}", "ITEM_PIPELINES")
+    if accepts_arguments(method, taken):
         return method
-    if not accepts_arguments(method, taken - 1):
+    try:
+        inspect.signature(method).bind(*range(taken - 1))
+    except TypeError as error:
         given = "an item (and the spider)" if taken == 2 else "the spider, or nothing"
-        raise SettingsError(f"ITEM_PIPELINES: {name} has to take {given}", "ITEM_PIPELINES")
+        raise SettingsError(f"ITEM_PIPELINES: {name} has to take {given}: {error}", "ITEM_PIPELINES") from error
     return lambda *arguments: method(*arguments[:-1])
 
 
