@@ -326,21 +326,28 @@ def test_a_panel_shows_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("words", [["--add", "http://a.example/100"], ["--set", "a.example", "delay=2"]])
-def test_without_a_process_an_order_to_a_full_list_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (-1, "too many orders wait for a process: give all URLs to one `--add -`"),
+        (0, "there is no job of this name"),
+    ],
+)
+def test_without_a_process_an_order_to_a_full_list_or_no_job_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], reply: int, told: str
 ) -> None:
     calls: list[Call] = []
 
-    async def full(call: Call) -> int:
+    async def refuse(call: Call) -> int:
         await trio.lowlevel.checkpoint()
         calls.append(call)
-        return 0
+        return reply
 
-    monkeypatch.setattr(report, "_asked", lambda url, read: trio.run(read, full, Keys("job"), Address.parse(url)))
+    monkeypatch.setattr(report, "_asked", lambda url, read: trio.run(read, refuse, Keys("job"), Address.parse(url)))
     monkeypatch.setattr(report, "ask_processes", lambda *_: [KILLED])
     monkeypatch.setattr(report, "inspect_job", lambda *_, **__: SimpleNamespace(sessions=[KILLED]))
     assert main(["job", URL, *words]) == 2
-    assert "too many orders wait for a process: give all URLs to one `--add -`" in capsys.readouterr().err
+    assert told in capsys.readouterr().err
     assert calls[0][2][2] == 0
 
 
@@ -461,7 +468,7 @@ async def test_the_list_of_orders_keeps_the_last_state_and_one_line_for_the_same
     lines = dict(zip(flat[::2], flat[1::2], strict=True))[b"orders"].decode().split("\n")
     assert (len(lines), lines[0].split("\t")[1]) == (100, "state")
     of_no_process = [*stored_form(Add(["http://a/late"])), "0"]
-    assert store.run("order", ["{job}:job"], of_no_process) == 0  # it must not push out another
+    assert store.run("order", ["{job}:job"], of_no_process) == -1  # it must not push out another
     assert store.run("head", ["{job}:job"], ["0"]) == flat
     assert store.run("order", ["{job}:job"], [*stored_form(Resume()), "0"]) == 1  # it replaces the last state
 

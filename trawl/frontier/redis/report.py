@@ -124,9 +124,10 @@ def order(url: str, key: str, line: str, *, is_heard: bool) -> None:
     """
 
     async def ask(ask: _Ask, keys: Keys, address: Address) -> None:
-        if not await ask(("order", [keys.head], [key, line, int(is_heard)])):
+        added = await ask(("order", [keys.head], [key, line, int(is_heard)]))
+        if added != 1:
             words = "too many orders wait for a process: give all URLs to one `--add -`"
-            raise UsageError(f"job {address.shown}: {words}")
+            raise UsageError(f"job {address.shown}: {words if added else 'there is no job of this name'}")
 
     _asked(url, ask)
 
