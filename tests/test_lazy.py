@@ -60,6 +60,11 @@ def test_the_command_crawl_loads_no_code_for_jobs_in_servers() -> None:
     assert not [name for name in loaded if name.startswith("trawl.frontier.redis")]
 
 
+def test_the_checks_after_a_crawl_without_items_load_no_tools_for_tests() -> None:
+    loaded = printed("import sys, trawl.cli.checks; print(*sys.modules)").split()
+    assert not {"pytest", "trio.testing"} & set(loaded)
+
+
 @pytest.mark.parametrize("name", trawl.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(trawl, name) is not None

@@ -43,7 +43,6 @@ from types import FrameType, TracebackType
 from typing import Any
 
 import trio
-import trio.testing
 import trio.to_thread
 
 __all__ = [
@@ -373,8 +372,11 @@ class GuardInstrument(trio.abc.Instrument):
     """
 
     def __init__(self, guard: Guard) -> None:
+        from trio.testing import active_thread_count  # noqa: PLC0415 - it loads pytest
+
         self.is_stuck: bool = False
         self._guard = guard
+        self._count_threads = active_thread_count
         self._turns = 0
         self._clock: VirtualClock | None = None
 
@@ -415,7 +417,7 @@ class GuardInstrument(trio.abc.Instrument):
             self._look_whether_stuck()
 
     def _look_for_threads(self) -> None:
-        if trio.testing.active_thread_count() and self._guard.error is None:
+        if self._count_threads() and self._guard.error is None:
             self._guard.refuse("a real thread")
 
     def _look_whether_stuck(self) -> None:
