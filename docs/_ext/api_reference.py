@@ -76,9 +76,10 @@ def values(module: ModuleType) -> Iterator[str]:
     """Yield lines of reStructuredText with a module's values and aliases, and the names that it imports."""
     others = []
     for name in sorted(module.__all__, key=str.lower):
-        if is_defined_in(module, getattr(module, name)):
+        thing = getattr(module, name)
+        if is_defined_in(module, thing):
             continue
-        expression, words = assigned(module.__name__, name)
+        expression, words = ("", "") if isinstance(thing, ModuleType) else assigned(module.__name__, name)
         if not words:
             others.append(name)
             continue
