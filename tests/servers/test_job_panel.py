@@ -43,7 +43,7 @@ SPIDER = """
 import trawl
 class Pages(trawl.Spider):
     name = {name!r}
-    start_urls = [f"http://127.0.0.{{host}}:{port}/{{page}}" for page in range(1000) for host in range(2, 8)]
+    start_urls = [f"http://127.0.0.{{host}}:{port}/{{page}}" for host in range(2, 8) for page in range(1000)]
     def parse(self, response):
         yield {{"text": {name!r}}}
 """
@@ -112,6 +112,8 @@ def test_orders_reach_all_processes_of_a_job_and_later_ones(tmp_path: Path) -> N
         assert link.order(SetLimits(hosts[0], {"delay": 60})).startswith("2 processes will execute it")
         until(lambda: _is_quiet(server, "127.0.0.2"))
 
+        # The start requests of the last host are stored last, and those of the dropped host before them.
+        until(lambda: dict(inspect_job(url).scopes).get(hosts[-1], 0) > 200)
         before = inspect_job(url).pending
         link.order(Drop(hosts[1]))
         left = until(lambda: (pending := dict(inspect_job(url).scopes)).get(hosts[1], 0) < 3 and pending)
