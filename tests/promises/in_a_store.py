@@ -53,6 +53,7 @@ DIFFERENT: dict[str, str] = {
     "test_f05_an_amount_above_the_quota_goes_when_nothing_is_spent": LINE,
     "test_f05_two_of_them_take_a_window_each": LINE,
     "test_f07_across_hosts_and_lanes": LINE,
+    "test_f07_f11_many_amounts_beyond_what_is_leased_ahead": LINE,
     "test_f07_holds_at_the_second_quota_of_a_request_too": LINE,
     "test_f07_the_larger_share_goes_first": LINE,
     "test_f07_the_larger_share_goes_first_in_a_quota_that_was_set_while_they_waited": LINE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -247,6 +248,37 @@ def test_a_prepared_grant_leaves_the_line_for_tokens_when_it_ends() -> None:
     assert (
         rig.scopes["proxy"].traffic.ahead == rig.scopes["host"].traffic.ahead == rig.scheduler.preparations.ahead == 0
     )
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(concurrency=1), Limits(concurrency=3)])
+def test_p4_a_request_of_two_shared_scopes_is_prepared_though_one_of_them_always_waits_for_a_token(
+    limits: Limits,
+) -> None:
+    rig = Rig(proxy_x=limits, proxy_y=limits)
+    scheduler = rig.scheduler
+    scheduler.preparations.has_user_code = True
+    labels = ["x", "y", "both", *["x", "y"] * 50]
+    for label in labels:
+        rig.push(label, *["proxy_x", "proxy_y"] if label == "both" else ["proxy_" + label])
+    line: list[int] = []
+    asked: list[list[str]] = []
+    told: Any
+    for now in range(len(labels)):
+        while isinstance(granted := scheduler.grant(now), Attempt):
+            if granted.has_places:
+                scheduler.sent(granted, now)
+                scheduler.give_back(granted, now)
+            else:
+                granted.task = object()
+                scheduler.prepared(granted, now)
+        for told in rig.line.take():
+            if told[0] == "ask":
+                line.append(told[1])
+                asked.append([id for id, _ in told[2]])
+        if line:
+            rig.token(line.pop(0), now)  # to one after the other, so x and y take turns
+    assert len(asked) == len(labels)
+    assert asked.index(["proxy_x", "proxy_y"]) <= 32
 
 
 def test_a_response_of_user_code_waits_for_a_token_and_is_told_as_a_send() -> None:

@@ -204,8 +204,11 @@ class SharedScope(Scope):
         """Do nothing, because responses of user code wait for a token."""
 
     def delays(self, now: float, until: float, amount: float, wanted: float, *, prepares: bool = False) -> bool:
-        """Return False: the store's queue decides the order, and a reservation of this process would delay tokens."""
-        return False
+        """Return False for a request that is not to be prepared, because the store decides the order of tokens.
+
+        A page that is prepared may delay another one until its own token comes.
+        """
+        return prepares and (not self.is_spaced or super().delays(now, until, amount, wanted, prepares=True))
 
     @property
     def counts_sends(self) -> bool:
