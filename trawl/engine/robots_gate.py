@@ -24,6 +24,8 @@ route of another waiting request, if there is one. The rules then apply to all r
 
 The rules of all origins together take at most ``MAX_RULES_BYTES``. Beyond that, the rules of origins without pending
 requests are deleted, the largest first. If that is not enough, the largest remaining rules are replaced by a verdict.
+
+Length: the whole life of an origin's rules, from the first request for them to a verdict.
 """
 
 from __future__ import annotations
@@ -93,8 +95,16 @@ class _Origin:
     """
 
     __slots__ = (
-        *("asker", "expires_at", "failing_since", "failure", "failures", "has_answered", "has_warned"),
-        *("rules", "tried", "verdict"),
+        "asker",
+        "expires_at",
+        "failing_since",
+        "failure",
+        "failures",
+        "has_answered",
+        "has_warned",
+        "rules",
+        "tried",
+        "verdict",
     )
 
     def __init__(self) -> None:
