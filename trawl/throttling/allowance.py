@@ -115,15 +115,11 @@ class Allowances:
 
     Args:
         wanted: Called when more must be stored: :meth:`promise` just before that, :meth:`confirm` after it.
-
-    Attributes:
-        until: The event loop time until which the allowances are valid.
-        promised_until: The same while it is being stored.
     """
 
     def __init__(self, wanted: Callable[[], None]) -> None:
-        self.until: float = -inf
-        self.promised_until: float = -inf
+        self.until: float = -inf  # event loop time until which the allowances are valid
+        self.promised_until: float = -inf  # the same while it is being stored
         self._wanted = wanted
         self._by_id: dict[str, Allowance] = {}
         self._asking: dict[Allowance, None] = {}

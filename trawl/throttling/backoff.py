@@ -76,15 +76,10 @@ _LEAST = 1e-3
 
 @attrs.frozen
 class Base:
-    """The limits that backing off returns to.
+    """The limits that backing off returns to."""
 
-    Attributes:
-        delay: Seconds between two sends.
-        concurrency: Requests in flight; ``inf`` for no limit.
-    """
-
-    delay: float
-    concurrency: float = math.inf
+    delay: float  # seconds between two sends
+    concurrency: float = math.inf  # requests in flight; `inf` for no limit
 
 
 def _within(low: float, high: float, *, or_low: bool = False) -> Any:
@@ -163,14 +158,10 @@ class Backoff:
 
 @attrs.frozen(kw_only=True)
 class CustomBackoff(Backoff):
-    """A user's strategy: its methods, and the defaults for methods that are missing or fail.
+    """A user's strategy: its methods, and the defaults for methods that are missing or fail."""
 
-    Attributes:
-        own: The user's object.
-        failed: Called when one of its methods raises, or returns a value that is not a number.
-    """
-
-    own: Any = None
+    own: Any = None  # the user's object
+    # Called when one of its methods raises, or returns a value that is not a number.
     failed: OnFailure = attrs.field(default=ignore_failure, eq=False, repr=False)
 
     def is_trigger(self, status: int | None, exception: BaseException | None) -> bool:
@@ -284,43 +275,29 @@ def _chain(exception: BaseException) -> Iterator[BaseException]:
 
 
 class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The backoff of a scope that had a trigger. A scope without triggers has no such state. A job stores it unchanged.
+    """The backoff of a scope that had a trigger; other scopes have none. A job stores it unchanged."""
 
-    Attributes:
-        delay: The delay, in seconds.
-        concurrency: The concurrency while backing off.
-        full: The concurrency that the scope returns to.
-        cut_from: The slots that were in use when the first of them were taken away; ``inf`` if none were.
-        steps: The current number of steps, as in "backoff step n".
-        quiet_from: The event loop time of the last trigger or step. The window runs from here, or from ``good_at`` if
-            later.
-        has_good: True if there was a good response since the last trigger.
-        good_at: The event loop time of the first good response since the last trigger.
-        recovered_at: The event loop time of the last step back; ``-inf`` if there was none since the last trigger.
-        refused: The delay that was refused after a step back, in seconds; None if none was.
-        unanswered: Incidents since the last good response.
-        is_limit: True if one of them indicated a limit, or if the way back from an outage was refused before. Then they
-            are not an outage.
-        before: The delay at the first of them, in seconds, if the scope was already backing off; otherwise 0.0.
-        outage: The delay at the end of an outage, in seconds, while the scope returns from it; otherwise None.
-        returned: Good responses since the end of the outage; not reset by a trigger before the full return.
-    """
-
-    delay: float
-    concurrency: float
-    full: float
-    cut_from: float = math.inf
-    steps: int = 0
+    delay: float  # seconds
+    concurrency: float  # while backing off
+    full: float  # the concurrency that the scope returns to
+    cut_from: float = math.inf  # the slots that were in use when the first of them were taken away; `inf` if none were
+    steps: int = 0  # as in "backoff step n"
+    # Event loop time of the last trigger or step. The window runs from here, or from `good_at` if later.
     quiet_from: float = -math.inf
-    has_good: bool = True
-    good_at: float = -math.inf
+    has_good: bool = True  # True if there was a good response since the last trigger
+    good_at: float = -math.inf  # event loop time of the first good response since the last trigger
+    # Event loop time of the last step back; `-inf` if there was none since the last trigger.
     recovered_at: float = msgspec.field(default=-math.inf, name="eased_at")  # the name in stored jobs
-    refused: float | None = None
-    unanswered: int = 0
+    refused: float | None = None  # the delay that was refused after a step back, in seconds; None if none was
+    unanswered: int = 0  # incidents since the last good response
+    # True if one of them indicated a limit, or if the way back from an outage was refused before. Then they are not an
+    # outage.
     is_limit: bool = False
+    # The delay at the first of them, in seconds, if the scope was already backing off; otherwise 0.0.
     before: float = 0.0
+    # The delay at the end of an outage, in seconds, while the scope returns from it; otherwise None.
     outage: float | None = None
-    returned: int = 0
+    returned: int = 0  # good responses since the end of the outage; not reset by a trigger before the full return
 
     @classmethod
     def at(cls, base: Base) -> BackoffState:

@@ -85,15 +85,12 @@ class CommonScopes:
     Args:
         crawl_delays: The Crawl-delays from robots.txt, from any of the crawls.
         given_up: The scopes that are given up.
-
-    Attributes:
-        crawls: The number of crawls that hold scopes here.
     """
 
     def __init__(self, crawl_delays: CrawlDelays, given_up: GivenUpScopes) -> None:
         self.crawl_delays: CrawlDelays = crawl_delays
         self.given_up: GivenUpScopes = given_up
-        self.crawls: int = 0
+        self.crawls: int = 0  # number of crawls that hold scopes here
         self._scopes: dict[str, tuple[Scope, tuple[ScopeHolder, ...]]] = {}
 
     def get(self, id: str) -> Scope | None:

@@ -142,13 +142,10 @@ class ConfigWarnings:
     Args:
         settings: The configuration.
         max_requests: The maximum number of requests in flight in the whole crawl; ``inf`` for no limit.
-
-    Attributes:
-        has_watches: True if a scope is watched.
     """
 
     def __init__(self, settings: ThrottlingSettings, *, max_requests: float) -> None:
-        self.has_watches: bool = False
+        self.has_watches: bool = False  # True if a scope is watched
         self._settings = settings
         self._max_requests = max_requests
         self._has_manager = settings.throttling_manager != type(settings)().throttling_manager

@@ -52,12 +52,6 @@ class FailureTimer:
     Args:
         since: Event loop time from which the time counts: in the simplest case, of the first refusal.
         lead: Seconds from the send of the first refused request to its refusal.
-
-    Attributes:
-        began_at: Event loop time of the first refusal.
-        last: The response and the error of the last refused request; one of them is None, or both if unknown.
-        since: Event loop time from which the time counts; moved forward by time that does not count.
-        is_awaited: True while the last attempt is pending or in flight.
     """
 
     __slots__ = (
@@ -79,10 +73,11 @@ class FailureTimer:
 
     def __init__(self, since: float, lead: float = 0.0) -> None:
         self.since: float = since
-        self.is_awaited: bool = False
+        self.is_awaited: bool = False  # True while the last attempt is pending or in flight
+        # The response and the error of the last refused request; one of them is None, or both if unknown.
         self.last: tuple[Response | None, Exception | None] = (None, None)
         self._lead = lead
-        self.began_at: float = since
+        self.began_at: float = since  # event loop time of the first refusal
         self._open_at = since
         self._asked_until = -inf
         self._named_until = -inf  # by the last response that counted
@@ -179,18 +174,7 @@ class FailureTimer:
 
 
 class RecentOutcomes:
-    """The latest triggers and good responses of one scope. Hot, so mutable and slotted.
-
-    Attributes:
-        trigger_source: The last trigger, in words.
-        escalated_at: Event loop time of the last incident.
-        triggered_at: Event loop time of the last trigger.
-        good_at: Event loop time of the last good response.
-        passed_at: Event loop time of the last good response to a request that had been refused before.
-        failure_timer: The timer of the time without a good response; None if nothing was refused since the last one.
-        refused: The request that was refused since the last good response, except requests known to fail by themselves:
-            "" for none, "*" for several.
-    """
+    """The latest triggers and good responses of one scope. Hot, so mutable and slotted."""
 
     __slots__ = (
         "escalated_at",
@@ -203,10 +187,14 @@ class RecentOutcomes:
     )
 
     def __init__(self) -> None:
-        self.trigger_source: str = ""
-        self.escalated_at: float = -inf
-        self.triggered_at: float = -inf
-        self.good_at: float = -inf
+        self.trigger_source: str = ""  # the last trigger, in words
+        self.escalated_at: float = -inf  # event loop time of the last incident
+        self.triggered_at: float = -inf  # event loop time of the last trigger
+        self.good_at: float = -inf  # event loop time of the last good response
+        # Event loop time of the last good response to a request that had been refused before.
         self.passed_at: float = -inf
+        # Timer of the time without a good response; None if nothing was refused since the last one.
         self.failure_timer: FailureTimer | None = None
+        # The request that was refused since the last good response, except requests known to fail by themselves: "" for
+        # none, "*" for several.
         self.refused: str = ""

@@ -38,32 +38,20 @@ __all__ = [
 
 @attrs.frozen
 class Hint:
-    """A wait that a server requests.
+    """A wait that a server requests."""
 
-    Attributes:
-        delay: Seconds from now until the server accepts the next request; above 0.
-        header: The header that requests the wait, with its value.
-    """
-
-    delay: float
-    header: str
+    delay: float  # seconds from now until the server accepts the next request; above 0
+    header: str  # the header that requests the wait, with its value
 
 
 @attrs.frozen
 class ServerWindow:
-    """One window of a server's limit.
+    """One window of a server's limit."""
 
-    Attributes:
-        reset: Seconds from now until it resets.
-        remaining: The remaining amount; None if unknown.
-        policy: The name of its policy; "" if it has none.
-        is_bound: True if the server names no reset, so that ``reset`` is the length of the policy's window: an upper
-            bound.
-    """
-
-    reset: float
-    remaining: int | None = None
-    policy: str = ""
+    reset: float  # seconds from now until it resets
+    remaining: int | None = None  # the remaining amount; None if unknown
+    policy: str = ""  # name of its policy; "" if it has none
+    # True if the server names no reset, so that `reset` is the length of the policy's window: an upper bound.
     is_bound: bool = False
 
     def interval(self, others: int) -> float:
@@ -82,17 +70,11 @@ Parse = Callable[[str, str, datetime], Sequence[ServerWindow]]
 
 @attrs.frozen
 class HeaderFormat:
-    """One format in which servers name their limits.
+    """One format in which servers name their limits."""
 
-    Attributes:
-        header: The header that names the reset.
-        second: The header with the remaining amount, or with the policies; "" if the format has only one header.
-        parse: The parser of both values.
-    """
-
-    header: str
-    second: str
-    parse: Parse
+    header: str  # the header that names the reset
+    second: str  # the header with the remaining amount, or with the policies; "" if the format has only one header
+    parse: Parse  # the parser of both values
 
 
 _WHOLE = re.compile(r"[0-9]{1,15}")

@@ -35,12 +35,7 @@ MAX_OFFSET = 2.0
 
 
 class Limit:
-    """One limit of a scope. Used for every request, so mutable and slotted. Only its scope calls it.
-
-    Attributes:
-        name: The name in an explanation.
-        source: The source of the limit, in words.
-    """
+    """One limit of a scope. Used for every request, so mutable and slotted. Only its scope calls it."""
 
     __slots__ = ("name", "source")
 
@@ -65,8 +60,8 @@ class Limit:
     """True if the scope calls :meth:`heard`."""
 
     def __init__(self, name: str) -> None:
-        self.name: str = name
-        self.source: str = ""
+        self.name: str = name  # name in an explanation
+        self.source: str = ""  # the source of the limit, in words
 
     # -- the question, at each of the three steps
 
@@ -124,12 +119,7 @@ class Limit:
 
 
 class Concurrency(Limit):
-    """The maximum number of requests in flight.
-
-    Attributes:
-        limit: The number; ``inf`` for no limit.
-        opened_at: The time at which a place was last released while all were taken.
-    """
+    """The maximum number of requests in flight."""
 
     __slots__ = ("limit", "opened_at")
 
@@ -138,8 +128,8 @@ class Concurrency(Limit):
 
     def __init__(self) -> None:
         super().__init__("concurrency")
-        self.limit: float = inf
-        self.opened_at: float = -inf
+        self.limit: float = inf  # `inf` for no limit
+        self.opened_at: float = -inf  # time at which a place was last released while all were taken
 
     def prepares_at(self, scope: Scope, now: float, amount: float) -> float:
         """Return ``inf`` if enough requests are ahead.
@@ -174,13 +164,7 @@ class Concurrency(Limit):
 
 
 class Spacing(Limit):
-    """The time between two sends. A scope has up to two: the delay, and a floor, whose jitter only lengthens it.
-
-    Attributes:
-        seconds: The time, before jitter.
-        jitter: The bounds of the random factor.
-        step: Seconds between two grid times for the sends of a rate; 0.0 while no grid applies.
-    """
+    """The time between two sends. A scope has up to two: the delay, and a floor, whose jitter only lengthens it."""
 
     __slots__ = ("jitter", "seconds", "step")
 
@@ -189,9 +173,9 @@ class Spacing(Limit):
 
     def __init__(self) -> None:
         super().__init__("delay")
-        self.seconds: float = 0.0
-        self.jitter: Jitter = EXACT
-        self.step: float = 0.0
+        self.seconds: float = 0.0  # time, before jitter
+        self.jitter: Jitter = EXACT  # the bounds of the random factor
+        self.step: float = 0.0  # seconds between two grid times for the sends of a rate; 0.0 while no grid applies
 
     def set(self, seconds: float, jitter: Jitter, *, is_slowed: bool = False) -> None:
         """Change the time and its jitter. The scope ``is_slowed`` while it backs off or has a floor."""
@@ -277,14 +261,6 @@ class Rate(Spacing):
     Args:
         since: The event loop time since which it is configured.
         is_shared: True if other processes send too, so that lateness is unknown.
-
-    Attributes:
-        spread: The largest offset of a send from its grid time, in seconds.
-        behind: Seconds by which the latest send was behind its grid time: the offset, plus the lateness that the next
-            sends compensate.
-        applied_at: The time since which the rate applies, because lateness counts only from then; ``inf`` if it does
-            not apply.
-        is_shared: True if other processes send too.
     """
 
     __slots__ = ("applied_at", "behind", "is_shared", "spread")
@@ -293,8 +269,11 @@ class Rate(Spacing):
 
     def __init__(self, since: float, *, is_shared: bool) -> None:
         super().__init__()
-        self.spread: float = 0.0
+        self.spread: float = 0.0  # the largest offset of a send from its grid time, in seconds
+        # Seconds by which the latest send was behind its grid time: the offset, plus the lateness that the next sends
+        # compensate.
         self.behind: float = 0.0
+        # Time since which the rate applies, because lateness counts only from then; `inf` if it does not apply.
         self.applied_at: float = since
         self.is_shared: bool = is_shared
 
@@ -350,13 +329,7 @@ class Rate(Spacing):
 
 
 class SlotRest(Limit):
-    """The time between two sends of one slot.
-
-    Attributes:
-        seconds: The time, before jitter.
-        jitter: The bounds of the random factor.
-        places: The number of slots.
-    """
+    """The time between two sends of one slot."""
 
     __slots__ = ("jitter", "places", "seconds")
 
@@ -365,9 +338,9 @@ class SlotRest(Limit):
 
     def __init__(self, seconds: float, jitter: Jitter, places: Concurrency) -> None:
         super().__init__("delay_per_slot")
-        self.seconds: float = seconds
-        self.jitter: Jitter = jitter
-        self.places: Concurrency = places
+        self.seconds: float = seconds  # time, before jitter
+        self.jitter: Jitter = jitter  # the bounds of the random factor
+        self.places: Concurrency = places  # number of slots
 
     def rest(self, traffic: Traffic) -> float:
         """Return the drawn seconds that a slot rests."""
@@ -416,21 +389,15 @@ class SlotRest(Limit):
 
 
 class Hold(Limit):
-    """No send before a time, whatever the delays are. The latest of several holds applies.
-
-    Attributes:
-        until: That time; ``-inf`` without a hold.
-        because: The reason of that hold.
-        hint: The longest hold that a server has requested; None if there was none.
-    """
+    """No send before a time, whatever the delays are. The latest of several holds applies."""
 
     __slots__ = ("because", "hint", "until")
 
     def __init__(self) -> None:
         super().__init__("")
-        self.until: float = -inf
-        self.because: Reason | None = None
-        self.hint: Reason | None = None
+        self.until: float = -inf  # that time; `-inf` without a hold
+        self.because: Reason | None = None  # the reason of that hold
+        self.hint: Reason | None = None  # the longest hold that a server has requested; None if there was none
 
     def hold(self, until: float, reason: Reason) -> None:
         """Let nothing through before ``until``."""
@@ -469,11 +436,7 @@ class Hold(Limit):
 
 
 class NumberLimit(Limit):
-    """A limit that needs nothing but its number. :data:`NUMBERED` has all of them, and the scope makes them.
-
-    Attributes:
-        number: The number in ``THROTTLING_SCOPES``.
-    """
+    """A limit that needs nothing but its number. :data:`NUMBERED` has all of them, and the scope makes them."""
 
     __slots__ = ("number",)
 
@@ -482,7 +445,7 @@ class NumberLimit(Limit):
 
     def __init__(self, number: float) -> None:
         super().__init__(self.key)
-        self.number: float = number
+        self.number: float = number  # number in `THROTTLING_SCOPES`
 
     def stored(self, now: float) -> tuple[float, ...]:
         """Return the event loop times until which its records count, for a job to store. Past times are dropped."""
@@ -506,11 +469,6 @@ class Bandwidth(NumberLimit):
     The time counts from the send, so that the time in which the bytes arrive pays for them too. Requests that are in
     flight together may receive more before the limit closes, and the pause after them is longer. Bytes of a request
     that a middleware cancels while they arrive are not paid for, because nobody has counted them.
-
-    Attributes:
-        paid_at: The time at which all bytes so far are paid for.
-        total: Bytes of all responses.
-        responses: Number of these responses.
     """
 
     __slots__ = ("paid_at", "responses", "total")
@@ -520,9 +478,9 @@ class Bandwidth(NumberLimit):
 
     def __init__(self, number: float) -> None:
         super().__init__(number)
-        self.paid_at: float = -inf
-        self.total: int = 0
-        self.responses: int = 0
+        self.paid_at: float = -inf  # time at which all bytes so far are paid for
+        self.total: int = 0  # bytes of all responses
+        self.responses: int = 0  # number of these responses
 
     def earliest_at(self, scope: Scope, now: float, amount: float) -> float:
         """Return the time at which all bytes are paid for."""

@@ -188,25 +188,17 @@ CONFIGURED = "configuration"
 
 
 class LimitRow(NamedTuple):
-    """One row of the table of limits. The number of the limit is a key of ``THROTTLING_SCOPES`` and a field of Limits.
+    """One row of the table of limits. Its number is a key of ``THROTTLING_SCOPES`` and a field of Limits."""
 
-    Attributes:
-        key: The key, the field, and the limit's name in explanations.
-        none: The number without the limit.
-        stricter: Returns the stricter of two numbers, for a scope of two crawls.
-        host_setting: The field of the settings with the number of all hosts; "" if hosts have no limit by default.
-        words: What a request waits for, if the key does not say it.
-        instead: What to do for a scope of several processes, which can't have this limit ("give it a 'rate'"); None if
-            it can.
-        shade: The light and the dark color of the limit in a timeline, and its words there; None if it is not drawn.
-    """
-
-    key: str
-    none: float
-    stricter: Callable[[float, float], float]
+    key: str  # the key, the field, and the limit's name in explanations
+    none: float  # number without the limit
+    stricter: Callable[[float, float], float]  # returns the stricter of two numbers, for a scope of two crawls
+    # The field of the settings with the number of all hosts; "" if hosts have no limit by default.
     host_setting: str = ""
-    words: str = ""
+    words: str = ""  # what a request waits for, if the key does not say it
+    # What to do for a scope of several processes, which can't have this limit ("give it a 'rate'"); None if it can.
     instead: str | None = None
+    # The light and the dark color of the limit in a timeline, and its words there; None if it is not drawn.
     shade: tuple[str, str, str] | None = None
 
 
@@ -258,32 +250,20 @@ class Limits:
 
 
 class EffectiveLimits(NamedTuple):
-    """The limits of one scope as policies have changed them, and who set them. Replaced as a whole.
+    """The limits of one scope as policies have changed them, and who set them. Replaced as a whole."""
 
-    Attributes:
-        concurrency: Maximum requests in flight; ``inf`` for no limit.
-        delay: Seconds between two sends, before jitter.
-        delay_per_slot: Seconds between two sends of a slot, before jitter.
-        jitter: The bounds of the random factor on both delays.
-        floor: The part of ``delay`` in seconds that robots.txt requests or backing off requires, so that no interval
-            is shorter; 0.0 for none.
-        delay_limit: The name of the delay in explanations: ``"backoff"``, ``"hint"`` or ``"robots"`` if these set it.
-        delay_source: The source of the delay.
-        floor_source: The source of the floor, if it is not that of the delay.
-        concurrency_source: The source of the concurrency.
-        source: The source of all other limits, such as the quota.
-    """
-
-    concurrency: float = math.inf
-    delay: float = 0.0
-    delay_per_slot: float = 0.0
-    jitter: Jitter = EXACT
+    concurrency: float = math.inf  # maximum requests in flight; `inf` for no limit
+    delay: float = 0.0  # seconds between two sends, before jitter
+    delay_per_slot: float = 0.0  # seconds between two sends of a slot, before jitter
+    jitter: Jitter = EXACT  # the bounds of the random factor on both delays
+    # The part of `delay` in seconds that robots.txt requests or backing off requires, so that no interval is shorter;
+    # 0.0 for none.
     floor: float = 0.0
-    delay_limit: str = "delay"
-    delay_source: str = CONFIGURED
-    floor_source: str = ""
-    concurrency_source: str = CONFIGURED
-    source: str = CONFIGURED
+    delay_limit: str = "delay"  # name of the delay in explanations: `"backoff"`, `"hint"` or `"robots"` if these set it
+    delay_source: str = CONFIGURED  # the source of the delay
+    floor_source: str = ""  # the source of the floor, if it is not that of the delay
+    concurrency_source: str = CONFIGURED  # the source of the concurrency
+    source: str = CONFIGURED  # the source of all other limits, such as the quota
 
     @property
     def longest(self) -> float:

@@ -116,21 +116,13 @@ _KEYS = ("delay", "consumed", "consumed_quota", "remaining", "quota")
 
 @attrs.frozen(kw_only=True)
 class BackoffSignal:
-    """The meaning of one response or error for one scope.
+    """The meaning of one response or error for one scope."""
 
-    Attributes:
-        is_trigger: True if it is a trigger.
-        delay: Seconds to send nothing, from a header or a manager; None if not given.
-        header: The source of ``delay``, for explanations.
-        consumed: The amount of the quota that the request really used; None for the expected amount.
-        remaining: The remaining amount of the quota; None if not given.
-    """
-
-    is_trigger: bool = True
-    delay: float | None = None
-    header: str = ""
-    consumed: float | None = None
-    remaining: float | None = None
+    is_trigger: bool = True  # True if it is a trigger
+    delay: float | None = None  # seconds to send nothing, from a header or a manager; None if not given
+    header: str = ""  # the source of `delay`, for explanations
+    consumed: float | None = None  # the amount of the quota that the request really used; None for the expected amount
+    remaining: float | None = None  # the remaining amount of the quota; None if not given
 
 
 def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, BackoffSignal]:
@@ -235,17 +227,11 @@ class ThrottlingScopeManagerProtocol(Protocol):
 
 @attrs.frozen
 class CallContext:
-    """The context of a call to a manager.
+    """The context of a call to a manager."""
 
-    Attributes:
-        throttle: The calling throttle.
-        requests: The request whose outcome is passed, and the requests that it became.
-        amounts: The scopes of that request, with their amounts.
-    """
-
-    throttle: Throttle
-    requests: tuple[Request, ...]
-    amounts: ScopeAmounts
+    throttle: Throttle  # the calling throttle
+    requests: tuple[Request, ...]  # the request whose outcome is passed, and the requests that it became
+    amounts: ScopeAmounts  # the scopes of that request, with their amounts
 
     def scope_amounts_of(self, request: Request | None) -> ScopeAmounts | None:
         """Return the scopes of the request if the call is about it; None if the call is about another request."""
@@ -425,13 +411,10 @@ class ManagerCalls:
         manager: The manager.
         default: The default manager, for methods that the manager lacks.
         throttle: The calling throttle.
-
-    Attributes:
-        is_custom: True if the manager overrides such a method, so that :meth:`ask` must be awaited.
-        default: The default manager.
     """
 
     def __init__(self, manager: Any, default: ThrottlingManager, throttle: Throttle) -> None:
+        # True if the manager overrides such a method, so that `ask` must be awaited.
         self.is_custom: bool = is_overridden(manager, *_HOOKS)
         self._manager = manager
         self.default: ThrottlingManager = default

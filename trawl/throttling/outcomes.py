@@ -99,19 +99,12 @@ class HasScopes(Protocol):
 
 
 class GrantedTimes(Protocol):
-    """The times of a request, and the reasons for its waits: :class:`trawl.scheduler.attempt.AttemptTimes`.
+    """The times of a request, and the reasons for its waits: :class:`trawl.scheduler.attempt.AttemptTimes`."""
 
-    Attributes:
-        granted_at: Event loop time of the grant.
-        sent_at: Event loop time at which it was sent; None if it was not sent (yet).
-        held_by: The scope that became free last, and its limit; None if it has at most one scope.
-        left_by: The reason why it was passed over although its scopes were free; None if it was not.
-    """
-
-    granted_at: float
-    sent_at: float | None
-    held_by: Reason | None
-    left_by: Reason | None
+    granted_at: float  # event loop time of the grant
+    sent_at: float | None  # event loop time at which it was sent; None if it was not sent (yet)
+    held_by: Reason | None  # the scope that became free last, and its limit; None if it has at most one scope
+    left_by: Reason | None  # the reason why it was passed over although its scopes were free; None if it was not
 
 
 class Granted(Protocol):
@@ -283,16 +276,13 @@ _MAX_LISTED = 10_000  # maximum number of scopes in the list
 
 
 class GivenUpScopes:
-    """The scopes of one crawl that were given up. Their pending requests are refused.
-
-    Attributes:
-        at_utc: The time at which each scope was given up, in epoch seconds. Empty in almost every crawl, so test it
-            before a call.
-    """
+    """The scopes of one crawl that were given up. Their pending requests are refused."""
 
     __slots__ = ("_failures", "at_utc")
 
     def __init__(self) -> None:
+        # Time at which each scope was given up, in epoch seconds. Empty in almost every crawl, so test it before a
+        # call.
         self.at_utc: dict[str, float] = {}
         self._failures: dict[str, HostGivenUp] = {}
 

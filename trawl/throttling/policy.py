@@ -47,19 +47,14 @@ __all__ = ["AutoThrottle", "ScopePolicy", "ScopeState"]
 class AutoThrottle:
     """The rule by which delays follow latencies.
 
-    Attributes:
-        start_delay: The delay before the first response, in seconds.
-        min_delay: The minimum delay, in seconds.
-        max_delay: The maximum delay, in seconds; at least the minimum.
-        target_concurrency: Average number of requests in flight to one host to aim for; above 0. A target, not a limit.
-
     Raises:
         ValueError: If ``min_delay`` is above ``max_delay``, or the target is not above 0.
     """
 
-    start_delay: float = 5.0
-    min_delay: float = 0.0
-    max_delay: float = 60.0
+    start_delay: float = 5.0  # the delay before the first response, in seconds
+    min_delay: float = 0.0  # minimum delay, in seconds
+    max_delay: float = 60.0  # maximum delay, in seconds; at least the minimum
+    # Average number of requests in flight to one host to aim for; above 0. A target, not a limit.
     target_concurrency: float = attrs.field(default=1.0, validator=attrs.validators.gt(0))
 
     def __attrs_post_init__(self) -> None:
@@ -99,37 +94,24 @@ _MAX_STEPS = 1000
 
 @attrs.frozen(kw_only=True, eq=False)
 class ScopePolicy:
-    """The configuration that scopes configured alike share.
+    """The configuration that scopes configured alike share."""
 
-    Attributes:
-        config: The entry of ``THROTTLING_SCOPES``; empty without one.
-        limits: The configured limits.
-        backoff: The strategy of backing off.
-        rampup: The configuration of rampup; None if it is off.
-        autothrottle: The rule by which the delay follows the latency; None if it is off.
-        give_up_after: Seconds without a good response after which the pending requests of a scope end.
-        source: The source of the limits, for explanations.
-        manager: The class of their scope managers; None for the default, which has no state.
-        failed: Called when a scope manager fails.
-        keeps_delay: True if the user set this scope's own delay, which takes precedence over robots.txt.
-        keeps_concurrency: True if the user set this scope's own concurrency, which takes precedence over robots.txt.
-        is_watched: True if the user set a concurrency or rate that should be reached.
-        decides_triggers: True if the user configured this scope's own ``http_codes``, or a strategy with its own
-        ``is_trigger``. Then no other response is a trigger.
-    """
-
-    config: Mapping[str, Any]
+    config: Mapping[str, Any]  # the entry of `THROTTLING_SCOPES`; empty without one
     limits: Limits
     backoff: Backoff
-    rampup: RampupPolicy | None = None
-    autothrottle: AutoThrottle | None = None
-    give_up_after: float = 900.0
-    source: str = CONFIGURED
-    manager: Any = None
-    failed: OnFailure = ignore_failure
+    rampup: RampupPolicy | None = None  # None if it is off
+    autothrottle: AutoThrottle | None = None  # the rule by which the delay follows the latency; None if it is off
+    give_up_after: float = 900.0  # seconds without a good response after which the pending requests of a scope end
+    source: str = CONFIGURED  # the source of the limits, for explanations
+    manager: Any = None  # the class of their scope managers; None for the default, which has no state
+    failed: OnFailure = ignore_failure  # called when a scope manager fails
+    # True if the user set this scope's own delay, which takes precedence over robots.txt.
     keeps_delay: bool = attrs.field(init=False)
+    # True if the user set this scope's own concurrency, which takes precedence over robots.txt.
     keeps_concurrency: bool = attrs.field(init=False)
-    is_watched: bool = attrs.field(init=False)
+    is_watched: bool = attrs.field(init=False)  # True if the user set a concurrency or rate that should be reached
+    # True if the user configured this scope's own `http_codes`, or a strategy with its own `is_trigger`. Then no other
+    # response is a trigger.
     decides_triggers: bool = attrs.field(init=False)
 
     @keeps_delay.default
@@ -150,25 +132,7 @@ class ScopePolicy:
 
 
 class ScopeState:
-    """The policies' state of one scope. Hot, so mutable and slotted.
-
-    Attributes:
-        policy: The configuration that it shares with other scopes.
-        auto: AutoThrottle's delay, in seconds; None if AutoThrottle does not apply to the scope.
-        last_latency: The previous latency, in seconds, for the log.
-        rampup: The state of rampup; None if it is off.
-        robots: The Crawl-delay obeyed, in seconds; 0.0 for none.
-        robots_asked: The Crawl-delay in robots.txt, in seconds, which may be longer.
-        told: The limit that its server announced; None if there is none, or if it has ended.
-        backoff: The backoff state; None if it is not backing off.
-        recent: The latest triggers and good responses, which decide about backoff, retries and giving up.
-        has_answered: True if there was ever a response, good or bad.
-        armed: The event loop time at which it is due, as stored by :class:`ScopeTimers`; ``inf`` if it is not armed.
-        manager: The user's scope manager; None for the default.
-        made_at: The event loop time at which the scope was created.
-        totals: The counts and sums for reports. No decision follows from them.
-        period: The statistics for warnings; None before the first period.
-    """
+    """The policies' state of one scope. Hot, so mutable and slotted."""
 
     __slots__ = (
         "armed",
@@ -189,24 +153,27 @@ class ScopeState:
     )
 
     def __init__(self, policy: ScopePolicy, now: float = 0.0) -> None:
-        self.made_at: float = now
-        self.last_latency: float = 0.0
-        self.robots: float = 0.0
-        self.robots_asked: float = 0.0
+        self.made_at: float = now  # event loop time at which the scope was created
+        self.last_latency: float = 0.0  # the previous latency, in seconds, for the log
+        self.robots: float = 0.0  # the Crawl-delay obeyed, in seconds; 0.0 for none
+        self.robots_asked: float = 0.0  # the Crawl-delay in robots.txt, in seconds, which may be longer
+        # The limit that its server announced; None if there is none, or if it has ended.
         self.told: ServerLimit | None = None
-        self.manager: Any = None
-        self.totals: ScopeTotals = ScopeTotals()
-        self.period: Any = None
+        self.manager: Any = None  # the user's scope manager; None for the default
+        self.totals: ScopeTotals = ScopeTotals()  # the counts and sums for reports. No decision follows from them.
+        self.period: Any = None  # the statistics for warnings; None before the first period
+        # Event loop time at which it is due, as stored by `ScopeTimers`; `inf` if it is not armed.
         self.armed: float = math.inf
-        self.has_answered: bool = False
+        self.has_answered: bool = False  # True if there was ever a response, good or bad
         self.set_policy(policy)
         self.start_afresh()
 
     def set_policy(self, policy: ScopePolicy) -> None:
         """Start with the values of ``policy``."""
-        self.policy: ScopePolicy = policy
+        self.policy: ScopePolicy = policy  # the configuration that it shares with other scopes
+        # AutoThrottle's delay, in seconds; None if AutoThrottle does not apply to the scope.
         self.auto: float | None = policy.autothrottle.first_delay if policy.autothrottle is not None else None
-        self.rampup: RampupState | None = None
+        self.rampup: RampupState | None = None  # None if it is off
         if policy.rampup is not None:
             limits = policy.limits
             slots = min(limits.concurrency, policy.rampup.max_concurrency)
@@ -217,7 +184,8 @@ class ScopeState:
 
     def start_afresh(self) -> None:
         """Forget triggers and backoff."""
-        self.backoff: BackoffState | None = None
+        self.backoff: BackoffState | None = None  # None if it is not backing off
+        # The latest triggers and good responses, which decide about backoff, retries and giving up.
         self.recent: RecentOutcomes = RecentOutcomes()
 
     # -- effective limits

@@ -39,17 +39,7 @@ logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 
 class PageBudget(Limit):
-    """The page budget of one scope. Hot for scopes with a budget, so mutable and slotted.
-
-    Attributes:
-        limit: The maximum number of pages; ``inf`` for no limit.
-        counted: Pages received.
-        under_way: Requests in flight that may become pages, without requests of rendered pages.
-        opened_at: Time of the last end of a request that may have been the last page.
-        sub_requests: Requests of rendered pages, pending or in flight. They never become pages, so they do not wait for
-            the budget. While there are any, it is open for their lanes, and the scheduler calls
-            :meth:`is_awaited_with` for others.
-    """
+    """The page budget of one scope. Hot for scopes with a budget, so mutable and slotted."""
 
     __slots__ = ("counted", "limit", "opened_at", "sub_requests", "under_way")
 
@@ -59,10 +49,12 @@ class PageBudget(Limit):
 
     def __init__(self, limit: float, counted: int = 0) -> None:
         super().__init__("pages")
-        self.limit: float = limit
-        self.counted: int = counted
-        self.under_way: int = 0
-        self.opened_at: float = -inf
+        self.limit: float = limit  # maximum number of pages; `inf` for no limit
+        self.counted: int = counted  # pages received
+        self.under_way: int = 0  # requests in flight that may become pages, without requests of rendered pages
+        self.opened_at: float = -inf  # time of the last end of a request that may have been the last page
+        # Requests of rendered pages, pending or in flight. They never become pages, so they do not wait for the budget.
+        # While there are any, it is open for their lanes, and the scheduler calls `is_awaited_with` for others.
         self.sub_requests: int = 0
 
     def prepares_at(self, scope: Scope, now: float, amount: float) -> float:
@@ -163,15 +155,6 @@ class Quota(Limit):
         window: The length of the window, in seconds. With 0.0 the quota never blocks.
         sliding: True if the window slides.
         reserved: Amounts of requests that took the scope before it had this quota, and are not sent yet.
-
-    Attributes:
-        reserved: Amounts of requests that have taken the scope and are not sent yet.
-        traffic: The scope's requests, among them those that are ahead; None without a scope.
-        allowance: The amount that may be spent before the job is stored again; None without a job.
-        is_late: True if requests were queued before this quota existed. The scheduler queues them again.
-        refills: Number of times at which room was made other than by time. Waiting lanes are then checked again.
-        told: Event loop times at which there is room for an amount that did not fit, by amount. Time removes charges.
-        refilled_at: The latest of these times for the last granted request.
     """
 
     __slots__ = (
@@ -202,12 +185,17 @@ class Quota(Limit):
         self.window: float = window
         self.sliding: bool = sliding
         self.reserved: float = reserved
+        # The scope's requests, among them those that are ahead; None without a scope.
         self.traffic: Traffic | None = None
+        # The amount that may be spent before the job is stored again; None without a job.
         self.allowance: Allowance | None = None
+        # True if requests were queued before this quota existed. The scheduler queues them again.
         self.is_late: bool = False
+        # Number of times at which room was made other than by time. Waiting lanes are then checked again.
         self.refills: int = 0
+        # Event loop times at which there is room for an amount that did not fit, by amount. Time removes charges.
         self.told: dict[float, float] = {}
-        self.refilled_at: float = -inf
+        self.refilled_at: float = -inf  # the latest of these times for the last granted request
         self._spent = 0.0
         self._spent_at = -inf  # latest charge in a window that does not slide
         self._ends_at = -inf

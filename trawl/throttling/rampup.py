@@ -122,25 +122,16 @@ _LEAST_DELAY = 1e-4  # seconds; a shorter delay counts as 0, because no clock th
 
 @attrs.frozen(kw_only=True)
 class RampupPolicy:
-    """The configuration of a scope's rampup.
+    """The configuration of a scope's rampup."""
 
-    Attributes:
-        target: The minimum and maximum number of triggers wanted in a window.
-        delay_factor: A window below the target multiplies the intervals by this factor; below 1.
-        min_delay: The minimum delay, in seconds.
-        window: The maximum length of a window, in seconds.
-        is_counted: True if a window ends earlier, with its fortieth response, or its sixtieth if one was refused.
-        max_concurrency: The maximum concurrency.
-        max_delay: The maximum delay after a fall, in seconds. With longer delays, too few requests would measure
-            anything.
-    """
-
-    target: tuple[float, float] = (1.0, 1.0)
-    delay_factor: float = 0.8
-    min_delay: float = 0.0
-    window: float = 60.0
+    target: tuple[float, float] = (1.0, 1.0)  # minimum and maximum number of triggers wanted in a window
+    delay_factor: float = 0.8  # a window below the target multiplies the intervals by this factor; below 1
+    min_delay: float = 0.0  # minimum delay, in seconds
+    window: float = 60.0  # maximum length of a window, in seconds
+    # True if a window ends earlier, with its fortieth response, or its sixtieth if one was refused.
     is_counted: bool = False
-    max_concurrency: float = MAX_SLOTS
+    max_concurrency: float = MAX_SLOTS  # maximum concurrency
+    # Maximum delay after a fall, in seconds. With longer delays, too few requests would measure anything.
     max_delay: float = math.inf
 
 
@@ -177,17 +168,6 @@ class RampupWindow:
     Args:
         started_at: The event loop time of its start.
         due_at: The event loop time at which it ends; ``inf`` before the first response.
-
-    Attributes:
-        started_at: The event loop time of its start.
-        due_at: The event loop time at which it ends; ``inf`` before the first response.
-        sends: Requests that were sent, or failed to connect.
-        good: Responses that are not triggers.
-        busy: Seconds for which slots were taken.
-        triggers: Incidents.
-        falls: Incidents that lowered the rate.
-        lost: Responses that holds of headers cost.
-        marks: The latest incidents: the event loop time of each, and the good responses before it.
     """
 
     __slots__ = ("busy", "due_at", "falls", "good", "lost", "marks", "sends", "started_at", "triggers")
@@ -195,12 +175,13 @@ class RampupWindow:
     def __init__(self, started_at: float, due_at: float) -> None:
         self.started_at: float = started_at
         self.due_at: float = due_at
-        self.sends: int = 0
-        self.good: int = 0
-        self.busy: float = 0.0
-        self.triggers: int = 0
-        self.falls: int = 0
-        self.lost: int = 0
+        self.sends: int = 0  # requests that were sent, or failed to connect
+        self.good: int = 0  # responses that are not triggers
+        self.busy: float = 0.0  # seconds for which slots were taken
+        self.triggers: int = 0  # incidents
+        self.falls: int = 0  # incidents that lowered the rate
+        self.lost: int = 0  # responses that holds of headers cost
+        # The latest incidents: the event loop time of each, and the good responses before it.
         self.marks: tuple[tuple[float, int], ...] = ()
 
     @property
@@ -215,24 +196,16 @@ class RampupWindow:
 
 
 class Approach:
-    """The refused rate of a scope, and the way back to it along the cubic.
-
-    Attributes:
-        refused: The last refused rate, in requests per second; None if no rate was refused.
-        fallen_to: The rate after the last fall, in requests per second.
-        quiet: Windows below the target since the last fall.
-        cost: Responses that the windows of the last falls cost.
-        held: Responses that the hold of the last fall cost; 0 if it was cheap.
-    """
+    """The refused rate of a scope, and the way back to it along the cubic."""
 
     __slots__ = ("cost", "fallen_to", "held", "quiet", "refused")
 
     def __init__(self) -> None:
-        self.refused: float | None = None
-        self.fallen_to: float = 0.0
-        self.quiet: int = 0
-        self.cost: int = 0
-        self.held: int = 0
+        self.refused: float | None = None  # the last refused rate, in requests per second; None if no rate was refused
+        self.fallen_to: float = 0.0  # the rate after the last fall, in requests per second
+        self.quiet: int = 0  # windows below the target since the last fall
+        self.cost: int = 0  # responses that the windows of the last falls cost
+        self.held: int = 0  # responses that the hold of the last fall cost; 0 if it was cheap
 
 
 class OutageSigns:
@@ -271,17 +244,6 @@ class RampupState:
         delay: The delay to start with, in seconds.
         delay_per_slot: The delay per slot to start with, in seconds; moves with the delay.
         concurrency: The slots to start with; ``inf`` for no limit.
-
-    Attributes:
-        policy: The configuration.
-        delay: The current delay, in seconds.
-        delay_per_slot: The current delay per slot, in seconds.
-        concurrency: The current number of slots.
-        floor: The minimum delay that robots.txt allows, in seconds.
-        has_fallen_back: True while backoff controls the scope. Either a window had triggers and no good response, or
-            three incidents without a 429 came in a row without a good response (six soon after an outage).
-        window: The counts of the current window.
-        approach: The refused rate, and the way back to it.
     """
 
     __slots__ = (
@@ -306,10 +268,12 @@ class RampupState:
         self.delay: float = delay
         self.delay_per_slot: float = delay_per_slot
         self.concurrency: float = concurrency
-        self.floor: float = 0.0
+        self.floor: float = 0.0  # minimum delay that robots.txt allows, in seconds
+        # True while backoff controls the scope. Either a window had triggers and no good response, or three incidents
+        # without a 429 came in a row without a good response (six soon after an outage).
         self.has_fallen_back: bool = False
-        self.window: RampupWindow = RampupWindow(-math.inf, math.inf)
-        self.approach: Approach = Approach()
+        self.window: RampupWindow = RampupWindow(-math.inf, math.inf)  # the counts of the current window
+        self.approach: Approach = Approach()  # the refused rate, and the way back to it
         self._outage = OutageSigns()
         self._idle = 0
         self._is_well = True

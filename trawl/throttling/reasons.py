@@ -59,21 +59,7 @@ _ROOM_TO_GROW = 64
 
 
 class Waits:
-    """The time that the requests of a scope waited, by limit. Hot, so mutable and slotted.
-
-    Attributes:
-        limited: Seconds waited for each limit.
-        elsewhere: Seconds waited for anything other than the scope.
-        gaps: The number of sends after the first; -1 without one.
-        owed: Seconds for which the limits kept these sends apart.
-        needed_at: Event loop time since which requests were always pending.
-        taken_at: Event loop time at which a request last took the scope.
-        due_at: Earliest event loop time for the send of that request, without slots.
-        opened_at: Event loop time at which the scope let that request through.
-        opened_by: The limit that opened last for it; None for none.
-        lanes: Number of lanes with pending requests that need the scope.
-        gated: Number of these lanes that wait for a robots.txt.
-    """
+    """The time that the requests of a scope waited, by limit. Hot, so mutable and slotted."""
 
     __slots__ = (
         "_amounts",
@@ -93,17 +79,17 @@ class Waits:
     )
 
     def __init__(self) -> None:
-        self.limited: dict[str, float] = {}
-        self.elsewhere: float = 0.0
-        self.gaps: int = -1
-        self.owed: float = 0.0
-        self.needed_at: float = -inf
-        self.taken_at: float = -inf
-        self.due_at: float = -inf
-        self.opened_at: float = -inf
-        self.opened_by: Limit | None = None
-        self.lanes: int = 0
-        self.gated: int = 0
+        self.limited: dict[str, float] = {}  # seconds waited for each limit
+        self.elsewhere: float = 0.0  # seconds waited for anything other than the scope
+        self.gaps: int = -1  # number of sends after the first; -1 without one
+        self.owed: float = 0.0  # seconds for which the limits kept these sends apart
+        self.needed_at: float = -inf  # event loop time since which requests were always pending
+        self.taken_at: float = -inf  # event loop time at which a request last took the scope
+        self.due_at: float = -inf  # earliest event loop time for the send of that request, without slots
+        self.opened_at: float = -inf  # event loop time at which the scope let that request through
+        self.opened_by: Limit | None = None  # the limit that opened last for it; None for none
+        self.lanes: int = 0  # number of lanes with pending requests that need the scope
+        self.gated: int = 0  # number of these lanes that wait for a robots.txt
         self._gated_at = inf
         self._gated_for = 0.0
         self._amounts: MinCounter | None = None  # made when an amount is named, because few scopes have a quota
@@ -182,16 +168,12 @@ class Waits:
 
 
 class MinCounter:
-    """A counter of the amounts that pending requests name, which knows the smallest amount.
-
-    Attributes:
-        count: The number of requests.
-    """
+    """A counter of the amounts that pending requests name, which knows the smallest amount."""
 
     __slots__ = ("_amounts", "_heap", "count")
 
     def __init__(self) -> None:
-        self.count: int = 0
+        self.count: int = 0  # number of requests
         self._amounts: dict[float, int] = {}
         self._heap: list[float] = []
 
@@ -320,20 +302,7 @@ class ScopeReport:
 
 
 class ScopeTotals:
-    """The counts and sums of one scope, for reports. Hot, so mutable and slotted.
-
-    Attributes:
-        requests: Number of finished requests.
-        sends: Number of their sends.
-        used: The total amount of the quota that they used.
-        first_sent: The event loop time of the first send.
-        triggers: Number of triggers.
-        steps: Number of incidents.
-        hints: Number of headers obeyed.
-        last_hint: The last header obeyed, and its response.
-        times: The total times of its requests, by stage; None before the first.
-        responses: Its responses by status and latency; None before the first.
-    """
+    """The counts and sums of one scope, for reports. Hot, so mutable and slotted."""
 
     __slots__ = (
         "first_sent",
@@ -349,16 +318,16 @@ class ScopeTotals:
     )
 
     def __init__(self) -> None:
-        self.requests: int = 0
-        self.sends: int = 0
-        self.used: float = 0.0
-        self.first_sent: float = math.inf
-        self.triggers: int = 0
-        self.steps: int = 0
-        self.hints: int = 0
-        self.last_hint: str = ""
-        self.times: TimesTotal | None = None
-        self.responses: ResponseCounts | None = None
+        self.requests: int = 0  # number of finished requests
+        self.sends: int = 0  # number of their sends
+        self.used: float = 0.0  # the total amount of the quota that they used
+        self.first_sent: float = math.inf  # event loop time of the first send
+        self.triggers: int = 0  # number of triggers
+        self.steps: int = 0  # number of incidents
+        self.hints: int = 0  # number of headers obeyed
+        self.last_hint: str = ""  # the last header obeyed, and its response
+        self.times: TimesTotal | None = None  # the total times of its requests, by stage; None before the first
+        self.responses: ResponseCounts | None = None  # its responses by status and latency; None before the first
 
     def finished(self, attempt: Granted, charged: float | None) -> None:
         """Count a finished request.
@@ -399,19 +368,15 @@ def add_wasted_send(scopes: Iterable[Scope], sent_at: float) -> None:
 
 
 class ResponseCounts:
-    """The responses of one scope. Hot, so mutable and slotted.
-
-    Attributes:
-        statuses: Number of responses with status 1xx, 2xx, 3xx, 4xx and 5xx, and number of requests without a response.
-        size: Bytes of all bodies.
-        latency: Number of responses by latency, with the bounds of :data:`trawl.observe.LATENCY_BOUNDS`.
-    """
+    """The responses of one scope. Hot, so mutable and slotted."""
 
     __slots__ = ("latency", "size", "statuses")
 
     def __init__(self) -> None:
+        # Number of responses with status 1xx, 2xx, 3xx, 4xx and 5xx, and number of requests without a response.
         self.statuses: list[int] = [0] * 6
-        self.size: int = 0
+        self.size: int = 0  # bytes of all bodies
+        # Number of responses by latency, with the bounds of `trawl.observe.LATENCY_BOUNDS`.
         self.latency: list[int] = [0] * (len(LATENCY_BOUNDS) + 1)
 
 

@@ -38,17 +38,15 @@ class ScopeResolver:
         manager: The manager.
         policies: Receives the ids that are requests' own hosts.
         address_of: Returns addresses; None to throttle by host.
-
-    Attributes:
-        asks_manager: True if the manager names scopes itself, so that it must be called.
-        never_waits: True if the scopes are always known at once.
     """
 
     def __init__(self, manager: Any, policies: ScopePolicies, address_of: AddressOf | None) -> None:
         self._manager = manager
         self._policies = policies
         self._address_of = address_of
+        # True if the manager names scopes itself, so that it must be called.
         self.asks_manager: bool = is_overridden(manager, "get_scopes") and hasattr(manager, "get_scopes")
+        # True if the scopes are always known at once.
         self.never_waits: bool = not self.asks_manager and address_of is None
         self._addresses: dict[str, str] = {}
 

@@ -115,15 +115,13 @@ class CrawlDelays:
 
     Args:
         max_scopes: The maximum number of scopes. Beyond it, the oldest are forgotten.
-
-    Attributes:
-        wishes: The delay of each origin in seconds, by scope. Empty in most crawls, so test it before a call.
     """
 
     __slots__ = ("_max_scopes", "wishes")
 
     def __init__(self, max_scopes: int) -> None:
         self._max_scopes = max_scopes
+        # The delay of each origin in seconds, by scope. Empty in most crawls, so test it before a call.
         self.wishes: dict[str, dict[str, float]] = {}
 
     def of(self, id: str) -> float:
@@ -159,16 +157,14 @@ class ScopePolicies:
         settings: The configuration.
         failed: Called when a user's strategy or scope manager fails.
 
-    Attributes:
-        shares_host: Returns True for hosts that rendered pages of several processes need, and None for hosts that they
-            may need, which are shared if their limits allow it. None if there are no such hosts.
-
     Raises:
         SettingsError: If a scope's custom strategy can't be made.
     """
 
     def __init__(self, settings: ThrottlingSettings, failed: OnFailure = ignore_failure) -> None:
         self.settings = settings
+        # Returns True for hosts that rendered pages of several processes need, and None for hosts that they may need,
+        # which are shared if their limits allow it. None if there are no such hosts.
         self.shares_host: Callable[[str], bool | None] | None = None
         self._failed = failed
         per_ip = settings.concurrent_requests_per_ip
@@ -306,18 +302,12 @@ class ScopeTable:
     Args:
         policies: The configuration.
         seed: Seed of the scopes' random draws.
-
-    Attributes:
-        crawl: Argument of the scope managers' ``from_crawler``.
-        policies: The configuration.
-        seed: Seed of the scopes' random draws.
-        pages: The page budgets, including the budgets of forgotten scopes.
     """
 
     def __init__(self, policies: ScopePolicies, *, seed: int | str) -> None:
-        self.crawl: object = None
+        self.crawl: object = None  # argument of the scope managers' `from_crawler`
         self.policies: ScopePolicies = policies
-        self.pages: PageBudgets = PageBudgets()
+        self.pages: PageBudgets = PageBudgets()  # the page budgets, including the budgets of forgotten scopes
         self.seed: int | str = seed
         self._allowances: Allowances | None = None
         self._line: SharedScopeClient | None = None

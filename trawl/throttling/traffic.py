@@ -30,20 +30,6 @@ class Traffic:
     Args:
         id: The scope's id.
         seed: The run's seed, for the random draws.
-
-    Attributes:
-        in_flight: Number of requests that hold a place.
-        unsent: Number of requests that hold a place and are not sent yet.
-        reserved: Expected amount of these requests, even without a quota, because one may be set before they are sent.
-        last_sent: Event loop time of the latest send; ``-inf`` before the first.
-        planned: Event loop time at which the latest granted request is expected to be sent.
-        lead: Measured seconds from a request's grant to its send. With a delay, it is granted this much earlier.
-        preparation: Measured seconds of a page's middleware before its send. It is prepared this much earlier.
-        ahead: Number of requests that are being prepared and not overdue, or are prepared and wait for this scope.
-        prepared: Number of pages among them that are prepared.
-        ahead_amount: Expected amount of the requests that are ahead.
-        last_prepared: Start of the latest preparation that may still count as a send; ``-inf`` if there is none.
-        slots: The slots; None until a second slot is needed, because most hosts have one.
     """
 
     __slots__ = (
@@ -66,18 +52,23 @@ class Traffic:
     )
 
     def __init__(self, id: str, seed: int | str) -> None:
-        self.in_flight: int = 0
-        self.unsent: int = 0
+        self.in_flight: int = 0  # number of requests that hold a place
+        self.unsent: int = 0  # number of requests that hold a place and are not sent yet
+        # Expected amount of these requests, even without a quota, because one may be set before they are sent.
         self.reserved: float = 0.0
-        self.last_sent: float = -inf
-        self.planned: float = -inf
+        self.last_sent: float = -inf  # event loop time of the latest send; `-inf` before the first
+        self.planned: float = -inf  # event loop time at which the latest granted request is expected to be sent
+        # Measured seconds from a request's grant to its send. With a delay, it is granted this much earlier.
         self.lead: float = 0.0
+        # Measured seconds of a page's middleware before its send. It is prepared this much earlier.
         self.preparation: float = 0.0
+        # Number of requests that are being prepared and not overdue, or are prepared and wait for this scope.
         self.ahead: int = 0
-        self.prepared: int = 0
-        self.ahead_amount: float = 0.0
+        self.prepared: int = 0  # number of pages among them that are prepared
+        self.ahead_amount: float = 0.0  # expected amount of the requests that are ahead
+        # Start of the latest preparation that may still count as a send; `-inf` if there is none.
         self.last_prepared: float = -inf
-        self.slots: Slots | None = None
+        self.slots: Slots | None = None  # the slots; None until a second slot is needed, because most hosts have one
         self._id = id
         self._seed = seed
         self._stream: RandomStream | None = None
