@@ -72,7 +72,6 @@ __all__ = [
     "give_up_error",
     "good",
     "judge",
-    "lengthened",
     "passed_by",
     "refused_through_proxy",
     "step_at_start",
@@ -110,25 +109,14 @@ class GrantedTimes(Protocol):
 class Granted(Protocol):
     """A request from before it is granted until its end, as the throttle sees it: :class:`trawl.scheduler.Attempt`."""
 
-    @property
-    def request(self) -> Any:
-        """The request."""
-
-    @property
-    def scopes(self) -> ScopeAmounts:
-        """The sorted ids of its scopes, with their expected amounts (None: 1.0)."""
+    request: Any
+    scopes: ScopeAmounts  # the sorted ids of its scopes, with their expected amounts (None: 1.0)
+    is_exempt: bool  # True if it takes no scope (`dont_throttle`)
+    steps: tuple[int, ...]  # the backoff step of each of its scopes when it was granted
 
     @property
     def lane(self) -> HasScopes | None:
         """The lane that holds or held it; None if it was not in a lane yet."""
-
-    @property
-    def is_exempt(self) -> bool:
-        """True if it takes no scope (``dont_throttle``)."""
-
-    @property
-    def steps(self) -> Sequence[int]:
-        """The backoff step of each of its scopes when it was granted."""
 
     @property
     def times(self) -> GrantedTimes:
@@ -146,13 +134,7 @@ def judge(
 ) -> None:
     """Set ``is_trigger``, ``is_excused`` and ``is_hopeless`` of an outcome. Record the refusal in the request's notes.
 
-    Args:
-        attempt: The request.
-        outcome: Its outcome.
-        states: The states, before the outcome, of the scopes for which it is a trigger.
-        signals: The meaning of the outcome for its scopes.
-        now: The event loop time.
-        utc: The same time as wall time.
+    ``states`` belong to the scopes for which it is a trigger, and do not know this outcome yet.
     """
     response, error = outcome.response, outcome.error
     if not states or (response is not None and response.status in _KEPT):
@@ -182,12 +164,7 @@ def judge(
 
 
 def passed_by(attempt: Granted, others: Mapping[str, BackoffSignal] | None) -> list[str]:
-    """Return the scopes that a refused request must wait for although it did not take them.
-
-    Args:
-        attempt: The request.
-        others: The meaning of the outcome for scopes that are not its own.
-    """
+    """Return the scopes that a refused request must wait for although it did not take them, by its other signals."""
     ids = [id for id, signal in (others or {}).items() if signal.is_trigger]
     return [*ids, *(id for id, _ in attempt.scopes)] if attempt.is_exempt else ids
 
@@ -233,13 +210,6 @@ def _refusals(
 
     A refusal is not counted if the request was sent before the time that its server had named, because the wait was
     cut, and names the same time again. Such a refusal has no new information.
-
-    Args:
-        attempt: The request.
-        states: The states of the scopes that refuse it.
-        refused_at: The event loop time of its last refusal; None if this is the first.
-        now: The event loop time.
-        until: The event loop time that this refusal names; ``now`` if it names none.
     """
     count = notes_of(attempt.request).refusals
     if refused_at is None or not count or any(state.recent.passed_at > refused_at for state in states):
@@ -348,13 +318,7 @@ def _last(outcome: Outcome) -> tuple[Response | None, Exception | None]:
 
 
 def give_up_error(words: str, response: Response | None, error: Exception | None) -> HostGivenUp:
-    """Return the error for a host that is given up, with its last response and cause.
-
-    Args:
-        words: The start of the message; the last cause is added.
-        response: The last response.
-        error: The error of the last attempt, if that got no response.
-    """
+    """Return the error for a host that is given up, with its last response or error. ``words`` start the message."""
     if response is not None:
         last = f"answered {response.status}"
         error = HttpError(response) if response.request is not None else None
@@ -373,15 +337,7 @@ _BELIEVABLE = 366 * 86_400.0
 
 
 def correct(scope: Scope, signal: BackoffSignal, now: float, *, expected: float | None, sent_at: float | None) -> bool:
-    """Correct the quota of ``scope``. Returns True if there was a correction.
-
-    Args:
-        scope: The scope.
-        signal: The meaning of the response for it.
-        now: The event loop time.
-        expected: The amount charged at the send; None if nothing was charged.
-        sent_at: The event loop time of the send.
-    """
+    """Correct the quota, for which ``expected`` was charged at the send. Returns True if there was a correction."""
     if signal.consumed is not None:
         difference = signal.consumed - (expected or 0.0)
         scope.state.totals.used += difference
@@ -393,47 +349,39 @@ def correct(scope: Scope, signal: BackoffSignal, now: float, *, expected: float 
 
 def trigger(
     scope: Scope,
-    state: ScopeState,
     signal: BackoffSignal,
+    attempt: Granted,
     outcome: Outcome,
     now: float,
     *,
     step: int | None,
-    granted_at: float,
-    factor: float,
+    seed: int | str,
     advice: Callable[[Outcome], str],
 ) -> None:
     """Apply a trigger to a scope.
 
-    Args:
-        scope: The scope.
-        state: Its state.
-        signal: The meaning of the outcome for it.
-        outcome: The outcome.
-        now: The event loop time.
-        step: The scope's step when the request was granted; None if the request did not take the scope.
-        granted_at: The event loop time of the grant.
-        factor: The factor on a hold that a header requests, for jitter; at least 1.
-        advice: Returns the end of the first log line on backing off.
+    ``step`` is the scope's step when the request was granted; None if the request did not take the scope. ``advice``
+    returns the end of the first log line on backing off.
     """
+    state: ScopeState = scope.state
+    granted_at, recent = attempt.times.granted_at, state.recent
     # The request was granted under the current step, so this step was not enough.
-    is_new = step == scope.step if step is not None else granted_at >= state.recent.escalated_at
+    is_new = step == scope.step if step is not None else granted_at >= recent.escalated_at
     state.totals.triggers += 1
-    state.recent.triggered_at = now
-    if state.recent.failure_timer is None:
-        state.recent.failure_timer = FailureTimer(now, lead=max(0.0, now - granted_at))
-    failure_timer = state.recent.failure_timer
+    recent.triggered_at = now
+    timer = recent.failure_timer
+    if timer is None:
+        timer = recent.failure_timer = FailureTimer(now, lead=max(0.0, now - granted_at))
     # Requests for robots.txt leave longer gaps, and these count.
-    is_robots = outcome.request.url.endswith("/robots.txt")
-    failure_timer.refused(granted_at, is_paced=is_robots)
-    failure_timer.last = _last(outcome)
+    timer.refused(granted_at, is_paced=outcome.request.url.endswith("/robots.txt"))
+    timer.last = _last(outcome)
     what = describe(outcome)
     if is_new:
-        state.recent.trigger_source = what
+        recent.trigger_source = what
     # In an outage a 503 may name a time to retry, too. If the refusals continue after that time, there is an outage. A
     # 429 indicates a limit, unless the times that it named were waited for several times, and for longer than limits
     # take.
-    waits = failure_timer.unanswered_waits(now)
+    waits = timer.unanswered_waits(now)
     is_limit = outcome.response is not None and outcome.response.status == TOO_MANY_REQUESTS and waits < OUTAGE
     rampup = state.rampup
     if is_new and rampup is not None and state.backoff is not None and state.backoff.outage is not None:
@@ -448,22 +396,26 @@ def trigger(
             if state.is_outage:
                 state.fall_back(scope, now)
             else:
-                _count_incident(scope, state, now)
+                _count_incident(scope, now)
         state.apply(scope)
         # Without a send the delay counts from now. In an outage it counts from the response.
         if outcome.sent_at is None or state.is_outage:
-            until = now + scope.interval()
-            scope.hold(until, Reason(scope.id, "delay", until, f"rampup: {what}"))
+            _hold(scope, now + scope.interval(), "delay", f"rampup: {what}")
     else:
-        _back_off(scope, state, outcome, now, is_new=is_new, is_limit=is_limit, waits=waits, advice=advice)
+        _back_off(scope, outcome, now, is_new=is_new, is_limit=is_limit, waits=waits, advice=advice)
     if signal.delay:
-        _obey(scope, state, failure_timer, signal, now, what, factor)
-    _put_off(scope, state, failure_timer, now)
-    failure_timer.quiet(now + scope.quiet_for(now))
+        _obey(scope, timer, signal, now, what, seed)
+    _put_off(scope, timer, now)
+    timer.quiet(now + scope.quiet_for(now))
 
 
-def refused_through_proxy(state: ScopeState, signal: BackoffSignal, outcome: Outcome, now: float) -> None:
+def _hold(scope: Scope, until: float, limit: str, source: str) -> None:
+    scope.hold(until, Reason(scope.id, limit, until, source))
+
+
+def refused_through_proxy(scope: Scope, signal: BackoffSignal, outcome: Outcome, now: float) -> None:
     """Record on a site's scope that it refused a request through one proxy of a list, whose own scope backs off."""
+    state: ScopeState = scope.state
     state.totals.triggers += 1
     state.recent.triggered_at, state.recent.trigger_source = now, describe(outcome)
     timer = state.recent.failure_timer = state.recent.failure_timer or FailureTimer(now)
@@ -474,8 +426,9 @@ def refused_through_proxy(state: ScopeState, signal: BackoffSignal, outcome: Out
         _count_named(timer, signal.delay, min(signal.delay, state.policy.backoff.max_delay), now)
 
 
-def _put_off(scope: Scope, state: ScopeState, failure_timer: FailureTimer, now: float) -> None:
+def _put_off(scope: Scope, timer: FailureTimer, now: float) -> None:
     """Delay the last attempt to the end of the time until giving up, if a later attempt would miss it."""
+    state: ScopeState = scope.state
     backoff, until = state.backoff, max(now, scope.held.until)
     if backoff is None:  # rampup controls the scope and at most doubles the delay in a fall
         until = max(until, scope.traffic.last_sent + scope.interval())
@@ -485,21 +438,19 @@ def _put_off(scope: Scope, state: ScopeState, failure_timer: FailureTimer, now: 
         # An estimate, because a custom strategy is not called.
         following = Backoff.slower(strategy, backoff.delay, state.base(scope).delay)
         following *= max(1.0, strategy.jitter[1])
-    last = failure_timer.put_off(until, following, state.policy.give_up_after)
+    last = timer.put_off(until, following, state.policy.give_up_after)
     if last > until:
-        source = f"{mover}: {state.recent.trigger_source}; the last try before it is given up"
-        scope.hold(last, Reason(scope.id, "backoff", last, source))
+        _hold(scope, last, "backoff", f"{mover}: {state.recent.trigger_source}; the last try before it is given up")
 
 
-def _count_incident(scope: Scope, state: ScopeState, now: float) -> None:
+def _count_incident(scope: Scope, now: float) -> None:
     scope.step += 1
-    state.totals.steps += 1
-    state.recent.escalated_at = now
+    scope.state.totals.steps += 1
+    scope.state.recent.escalated_at = now
 
 
 def _back_off(
     scope: Scope,
-    state: ScopeState,
     outcome: Outcome,
     now: float,
     *,
@@ -508,32 +459,30 @@ def _back_off(
     waits: int,
     advice: Callable[[Outcome], str],
 ) -> None:
-    base = state.base(scope)
+    state: ScopeState = scope.state
+    base, strategy, recent = state.base(scope), state.policy.backoff, state.recent
     backoff = state.backoff or BackoffState.at(base)
     if is_new:
-        sent_at = outcome.sent_at if outcome.sent_at is not None else outcome.started_at
-        strategy = state.policy.backoff
         backoff = backoff.escalated(
             strategy,
             base,
             now,
             in_flight=scope.traffic.in_flight,
-            sent_at=sent_at,
+            sent_at=outcome.started_at if outcome.sent_at is None else outcome.sent_at,
             is_limit=is_limit,
             waits=waits,
             is_outage=state.is_outage,
         )
-        _count_incident(scope, state, now)
+        _count_incident(scope, now)
         # Only the first step of an incident is a warning. The failure of one page is logged with the page, so it is not
         # one.
-        news = 1 if outcome.error is None else 2
-        level = logging.WARNING if backoff.steps == news else logging.INFO
-        logger.log(
-            level,
-            "%s: backing off, step %d: delay %.3g s, concurrency %g, after %s%s",
-            scope.id, backoff.steps, backoff.delay, backoff.concurrency, outcome.error or state.recent.trigger_source,
-            advice(outcome) if logger.isEnabledFor(level) else "",
-        )  # fmt: skip
+        level = logging.WARNING if backoff.steps == (1 if outcome.error is None else 2) else logging.INFO
+        if logger.isEnabledFor(level):
+            logger.log(
+                level, "%s: backing off, step %d: delay %.3g s, concurrency %g, after %s%s",
+                scope.id, backoff.steps, backoff.delay, backoff.concurrency, outcome.error or recent.trigger_source,
+                advice(outcome),
+            )  # fmt: skip
     else:
         backoff = backoff.repeated(now)
     state.backoff = backoff
@@ -544,52 +493,51 @@ def _back_off(
         wanted = call_user_number(state.manager, "get_delay", state.policy.failed, *about, is_finite=True)
         quiet = quiet if wanted is None else max(0.0, wanted)
     if quiet > 0.0:
-        source = f"backoff step {backoff.steps}: {state.recent.trigger_source}"
-        scope.hold(now + quiet, Reason(scope.id, "backoff", now + quiet, source))
+        _hold(scope, now + quiet, "backoff", f"backoff step {backoff.steps}: {recent.trigger_source}")
 
 
-def _obey(
-    scope: Scope,
-    state: ScopeState,
-    failure_timer: FailureTimer,
-    signal: BackoffSignal,
-    now: float,
-    what: str,
-    factor: float,
-) -> None:
-    """Hold the scope for the wait that a header or a manager requests, up to the cap."""
-    wanted, cap = signal.delay or 0.0, state.policy.backoff.max_delay
-    delay = min(wanted, cap) * factor
+def _obey(scope: Scope, timer: FailureTimer, signal: BackoffSignal, now: float, what: str, seed: int | str) -> None:
+    """Hold the scope for the wait that a header or a manager requests, up to the cap. Jitter only lengthens it."""
+    state: ScopeState = scope.state
+    wanted, cap, spread = signal.delay or 0.0, state.policy.backoff.max_delay, state.policy.backoff.jitter[1] - 1.0
+    delay = min(wanted, cap)
+    if spread > 0.0:
+        delay *= 1.0 + spread * random.Random(f"{seed}:{scope.id}:hint {state.totals.hints}").random()
     header = signal.header or "the throttling manager"
     source = f"{header}, {what}"
     if wanted > cap:
         source = f"{source}; capped at {cap:g} s"
         if wanted <= _BELIEVABLE:
             logger.info("%s: %s asks for %g s after %s; capped at %g s", scope.id, header, wanted, what, cap)
-    _count_named(failure_timer, wanted, delay, now)
+    _count_named(timer, wanted, delay, now)
     state.totals.hints += 1
     state.totals.last_hint = source
+    _hold_by_hint(scope, delay, now, source)
+
+
+def _hold_by_hint(scope: Scope, delay: float, now: float, source: str) -> None:
     logger.debug("%s: nothing is sent for %.3g s: %s", scope.id, delay, source)
-    scope.hold(now + delay, Reason(scope.id, "hint", now + delay, source))
+    _hold(scope, now + delay, "hint", source)
 
 
-def _count_named(failure_timer: FailureTimer, wanted: float, delay: float, now: float) -> None:
+def _count_named(timer: FailureTimer, wanted: float, delay: float, now: float) -> None:
     """Count the wait that a server requests: the full wait if it is obeyed, otherwise up to a day of it."""
     if wanted <= _BELIEVABLE:
-        failure_timer.asked(now, now + max(delay, min(wanted, LONGEST_NAMED)), held_until=now + delay)
+        timer.asked(now, now + max(delay, min(wanted, LONGEST_NAMED)), held_until=now + delay)
 
 
 MAX_DOUBTS = 3
 """Number of responses after which an announced limit that does not apply is no longer believed."""
 
 
-def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: datetime, cap: float) -> bool:
+def tell(scope: Scope, outcome: Outcome, now: float, utc: datetime, cap: float) -> bool:
     """Obey the limit that the headers of a good response announce. Returns True if that moved a limit.
 
     A response to a request sent before the request of the current announcement is outdated. If a wait was cut to
     ``cap`` seconds, requests were sent before the announced time. If the server still serves them and announces the
     same, it does not enforce its limit.
     """
+    state: ScopeState = scope.state
     response, sent_at, before = outcome.response, outcome.sent_at, state.told
     if response is None or sent_at is None or (before is not None and sent_at < before.sent_at):
         return False
@@ -625,39 +573,27 @@ def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: dat
     return has_moved
 
 
-def lengthened(scope: Scope, state: ScopeState, seed: int | str) -> float:
-    """Return the factor for a hold that a header requests. Jitter only lengthens it, never shortens it."""
-    spread = state.policy.backoff.jitter[1] - 1.0
-    if spread <= 0.0:
-        return 1.0
-    return 1.0 + spread * random.Random(f"{seed}:{scope.id}:hint {state.totals.hints}").random()
-
-
-def step_at_start(scope: Scope, state: ScopeState, signal: BackoffSignal, now: float) -> None:
+def step_at_start(scope: Scope, signal: BackoffSignal, now: float) -> None:
     """Apply the manager's values before the first send: a delay only holds, and an exhausted scope takes one step."""
+    state: ScopeState = scope.state
     if signal.delay:
-        source = "get_initial_backoff of the throttling manager"
-        logger.debug("%s: nothing is sent for %.3g s: %s", scope.id, signal.delay, source)
-        scope.hold(now + signal.delay, Reason(scope.id, "hint", now + signal.delay, source))
+        _hold_by_hint(scope, signal.delay, now, "get_initial_backoff of the throttling manager")
     elif signal.is_trigger:
         base = state.base(scope)
         backoff = state.backoff or BackoffState.at(base)
         state.backoff = backoff.escalated(state.policy.backoff, base, now, in_flight=1, sent_at=now)
         state.recent.trigger_source = "exhausted at the start, says the throttling manager"
-        _count_incident(scope, state, now)
+        _count_incident(scope, now)
         state.apply(scope)
 
 
-def good(scope: Scope, state: ScopeState, now: float, *, is_probe: bool, was_refused: bool = False) -> bool:
+def good(scope: Scope, now: float, *, is_probe: bool, was_refused: bool) -> bool:
     """Record a good response. Returns True if that moved a limit.
 
-    Args:
-        scope: The scope.
-        state: Its state.
-        now: The event loop time.
-        is_probe: True if the request was granted after the last incident.
-        was_refused: True if the request had been refused before.
+    It ends an outage if it ``is_probe``, the response to a request that was granted after the last incident.
+    ``was_refused`` is True if the request had been refused before.
     """
+    state: ScopeState = scope.state
     state.recent.good_at = now
     if was_refused:
         state.recent.passed_at = now
@@ -671,8 +607,9 @@ def good(scope: Scope, state: ScopeState, now: float, *, is_probe: bool, was_ref
     return backoff is not None and state.apply(scope)
 
 
-def adjust(scope: Scope, state: ScopeState, outcome: Outcome, *, is_trigger: bool, debug: bool) -> bool:
-    """Adjust AutoThrottle's delay to the latency of a response. Returns True if the delay changed."""
+def adjust(scope: Scope, outcome: Outcome, *, is_trigger: bool, debug: bool) -> bool:
+    """Adjust AutoThrottle's delay to the latency of a response. Returns True if that moved a limit."""
+    state: ScopeState = scope.state
     auto, rule, response, latency = state.auto, state.policy.autothrottle, outcome.response, outcome.latency
     if auto is None or rule is None or response is None or latency is None or state.rampup is not None:
         return False
@@ -687,7 +624,7 @@ def adjust(scope: Scope, state: ScopeState, outcome: Outcome, *, is_trigger: boo
             rule.target_delay(latency) * 1000, auto * 1000, state.auto * 1000, body_bytes(response),
         )  # fmt: skip
     state.last_latency = latency
-    return state.auto != auto
+    return state.auto != auto and state.apply(scope)
 
 
 def describe(outcome: Outcome) -> str:

@@ -1,13 +1,8 @@
-"""The throttle: the interface of throttling for the engine.
+"""The throttle: the interface of throttling for the engine. With the default manager everything here is synchronous.
 
-Theory of operation. Before a request is queued, :attr:`Throttle.resolver` names its scopes and amounts. The scheduler
-gets the scopes themselves (:meth:`Throttle.scope`) and decides with them alone. After a body was read, and before the
-places are released, :meth:`Throttle.record_outcome_nowait` calls the manager for the meaning of the outcome, applies it
-to each scope (the order is in :mod:`trawl.throttling.outcomes`) and reports the scopes that changed. If a user's
-manager must be awaited, :meth:`Throttle.record_outcome` does this. Windows that pass need no task, because
-:meth:`Throttle.next_change` is part of the dispatcher's deadline and applies changes that are due.
-
-With the default manager everything here is synchronous.
+:attr:`Throttle.resolver` names the scopes of a request, the scheduler decides with the scopes alone, and
+:meth:`Throttle.record_outcome_nowait` applies an outcome to them after the body was read, before the places are
+released. Windows that pass need no task, because :meth:`Throttle.next_change` is part of the dispatcher's deadline.
 
 Length: the engine uses one object for all of throttling.
 """
@@ -47,7 +42,6 @@ from trawl.throttling.outcomes import (
     give_up_error,
     good,
     judge,
-    lengthened,
     passed_by,
     refused_through_proxy,
     step_at_start,
@@ -230,7 +224,7 @@ class Throttle:
         for id, signal in (await self._manager_calls.ask_at_start()).items():
             scope = self.scope(id, now)
             correct(scope, signal, now, expected=None, sent_at=None)
-            step_at_start(scope, scope.state, signal, now)
+            step_at_start(scope, signal, now)
             self._moved(scope, now)
 
     def record_outcome_nowait(self, attempt: Granted, outcome: Outcome, now: float) -> bool:
@@ -338,7 +332,7 @@ class Throttle:
         """Obey the limit that a good response announces: for its host, or for all scopes if its host is not a scope."""
         own = self.resolver.scope_of_host(host_scope(outcome.request.url))
         for scope in [scope for scope in scopes if scope.id == own] or scopes:
-            if tell(scope, scope.state, outcome, now, self.utc(), self._max_told_delay):
+            if tell(scope, outcome, now, self.utc(), self._max_told_delay):
                 self._moved(scope, now)
 
     def _apply_through_proxy(
@@ -392,15 +386,14 @@ class Throttle:
         elif is_own and outcome.response is not None:
             was_refused = notes_of(attempt.request).refused_at is not None
             is_probe = step == scope.step if step is not None else times.granted_at >= state.recent.escalated_at
-            has_moved |= good(scope, state, now, is_probe=is_probe, was_refused=was_refused)
+            has_moved |= good(scope, now, is_probe=is_probe, was_refused=was_refused)
         if state.rampup is not None and state.rampup.window.due_at <= now:  # the response was the last of its window
             has_moved |= state.settle(scope, now)
         if is_own:
             state.has_answered |= outcome.response is not None
-            if state.auto is not None and adjust(
-                scope, state, outcome, is_trigger=is_trigger, debug=self.settings.autothrottle_debug
-            ):
-                has_moved |= state.apply(scope)
+            if state.auto is not None:
+                debug = self.settings.autothrottle_debug
+                has_moved |= adjust(scope, outcome, is_trigger=is_trigger, debug=debug)
             state.totals.finished(attempt, charged)
             if state.auto is not None or state.policy.is_watched:
                 self.warnings.look(scope, state, attempt, outcome, now, self._why_next)
@@ -420,14 +413,12 @@ class Throttle:
         step: int | None,
         is_of_proxy: bool,
     ) -> None:
-        state: ScopeState = scope.state
         if is_of_proxy:
-            refused_through_proxy(state, signal, outcome, now)
+            refused_through_proxy(scope, signal, outcome, now)
         else:
-            factor = lengthened(scope, state, self._table.seed) if signal.delay else 1.0
-            at, advice = attempt.times.granted_at, self.warnings.backoff_advice
-            trigger(scope, state, signal, outcome, now, step=step, granted_at=at, factor=factor, advice=advice)
-        if state.should_give_up(scope, now):  # the last attempt failed
+            seed, advice = self._table.seed, self.warnings.backoff_advice
+            trigger(scope, signal, attempt, outcome, now, step=step, seed=seed, advice=advice)
+        if scope.state.should_give_up(scope, now):  # the last attempt failed
             self._give_up(scope, now)
 
     # -- time
