@@ -1,35 +1,22 @@
-"""Backoff: a scope slows down after a trigger, and recovers in quiet windows.
+"""Backoff: a scope slows down after a trigger, and recovers in quiet windows (docs/explanation/throttle.md).
 
-Theory of operation. A *trigger* takes one step: it multiplies the delay by the factor, between a minimum and a maximum.
-At the maximum, it reduces the concurrency instead. One incident is one step, so requests that were in flight when the
-step was taken take none. The caller recognizes them by the step number that each send remembers. Windows run from the
-first good response after the last trigger. Each window without a trigger takes one step back towards the base, first in
-concurrency. ::
+A *trigger* takes one step: it multiplies the delay by the factor, between a minimum and a maximum, where it reduces the
+concurrency instead. One incident is one step, so requests that were in flight when the step was taken take none. Each
+window without a trigger, from the first good response on, takes one step back, first in concurrency. ::
 
                   trigger                        trigger ...
         base ───────────────► min or base·f ───────────────► ... ───► max, then fewer slots
          ▲                        │ a quiet window after a good response   │
          └────────────────────────┴────────────────────────────────────────┘
 
-An *outage* differs from a limit: everything is refused, and later nothing is. Three incidents in a row are an outage if
-there was no good response between them. A 429 among them indicates a limit, so then they are not an outage. A 429
-before the last good response does not count. This exception ends after three times that servers named were waited for
-without success, over at least a minute.
+Three incidents in a row without a good response and without a 429 are an *outage*. The 429 counts no longer after three
+times that servers named were waited for without success, over at least a minute. After an outage the scope returns to
+its previous rate with the first, fourth and eighth good response (the maximum filter of BBR, draft-ietf-ccwg-bbr, and
+``w_max`` of CUBIC, RFC 9438, section 4.2). A trigger before that restores the delay of the outage.
 
-An outage ends when a request that was granted after its last incident gets a good response. The scope then returns
-to its previous rate (the base, or the rate that a limit had slowed the scope down to) in three steps: a quarter of it
-at the first good response, half at the fourth, all of it at the eighth (the maximum filter of BBR, draft-ietf-ccwg-bbr,
-and ``w_max`` of CUBIC, RFC 9438, section 4.2). A trigger before that restores the delay of the outage, and from there
-the scope recovers by windows. So a server that still refuses requests gets eight more of them than with windows alone,
-once.
-
-If the true limit of a scope lies between two of these states, the scope would move back and forth forever. So when a
-trigger follows a step back within its window, the scope remembers the *refused delay*, and later steps go half-way to
-it, in rate. When hardly any distance remains, the refused delay is dropped and the next step tries to pass it, because
-a limit may have changed.
-
-Time is an argument here: every function takes the event loop times that it needs. The strategy and the state are
-frozen.
+When a trigger follows a step back within its window, the scope remembers the *refused delay*, and later steps go
+half-way to it, in rate. When hardly any distance remains, the next step tries to pass it, because a limit may have
+changed. Otherwise a scope whose limit lies between two states would move back and forth forever.
 """
 
 from __future__ import annotations
@@ -217,13 +204,7 @@ def backoff_of(
     *,
     failed: OnFailure = ignore_failure,
 ) -> Backoff:
-    """Create the strategy from a scope's ``backoff`` mapping and the settings.
-
-    Args:
-        config: The checked mapping.
-        settings: Provide the values that the mapping omits.
-        path: The name of the mapping, for messages.
-        failed: Called when a user's strategy fails.
+    """Create the strategy from a scope's checked ``backoff`` mapping, and from the settings for what it omits.
 
     Raises:
         SettingsError: If a custom class can't be made with these arguments, or its object has a number out of range.
@@ -347,19 +328,11 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         waits: int = 0,
         is_outage: bool = False,
     ) -> BackoffState:
-        """Return the state after the trigger of a new incident: one step further.
+        """Return the state after the trigger of a new incident, which was sent at ``sent_at``: one step further.
 
-        Args:
-            strategy: The scope's strategy.
-            base: The scope's base.
-            now: The event loop time of the trigger.
-            in_flight: Requests in flight, including this one. Slots without a limit are reduced from this number.
-            sent_at: The event loop time at which the refused request was sent. A step back after it can't be the cause.
-            is_limit: True if the trigger indicates a limit: a 429.
-            waits: Number of times named by servers that were waited for without success. Three of them indicate an
-                outage, even after a 429.
-            is_outage: True if rampup recognized an outage. It is then probed at least once a minute, unless one of its
-                triggers indicated a limit.
+        Slots without a limit are reduced from the number ``in_flight``, which includes this request. A 429 indicates a
+        limit (``is_limit``), unless three times named by servers were waited for without success (``waits``). If rampup
+        recognized an outage (``is_outage``), it is probed at least once a minute, unless a trigger indicated a limit.
         """
         # The request was sent after the last step back and refused within its window, so that step went too far.
         is_answer = self.recovered_at <= sent_at and now <= self.recovered_at + strategy.window
@@ -395,15 +368,9 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         """Return the state after a good response; None if it ends the backoff.
 
         After an outage, the first good response leads to a quarter of the rate before it, the fourth to half of it, the
-        eighth to all of it, as long as nothing is refused. If the scope was backing off before the outage,
-        windows continue from there. A user's own strategy defines its own way back.
-
-        Args:
-            strategy: The scope's strategy.
-            base: The scope's base.
-            now: The event loop time.
-            is_probe: True if the request was granted after the last incident. An earlier request does not show that the
-                incident has ended.
+        eighth to all of it, as long as nothing is refused. If the scope was backing off before the outage, windows
+        continue from there. A user's own strategy defines its own way back. Only a request that was granted after the
+        last incident (``is_probe``) shows that the incident has ended.
         """
         first = self if self.has_good else replace(self, has_good=True, good_at=now)
         if not is_probe:

@@ -2,23 +2,14 @@
 
 Scopes that several processes of a job share are in :mod:`trawl.throttling.shared`, not here.
 
-Theory of operation. Each crawl has its own throttle, table of scopes and scheduler. The crawls share the scope itself:
-its places, sends, random draws, quota and the state of its policies. A table that needs a scope first looks it up in
-:class:`CommonScopes`, and gets the scope that another crawl has made. Each scheduler decides on the scope for its own
-lanes, with its own queues. No two schedulers decide at once, because they run in one thread and there is no await
-between a decision and taking the place. If one crawl releases a place, or makes the send that the next delay counts
-from, the scope may open for another crawl. The scheduler therefore notifies every other *holder* of the scope, which is
-the other crawl's engine. It wakes its best lane and its dispatcher. Changes of limits are passed on in the same way.
+Each crawl has its own throttle, table and scheduler. They share the scope itself: its places, sends, draws, quota and
+the state of its policies. No two schedulers decide at once, because they run in one thread without an await between a
+decision and taking the place. A crawl that may have opened a scope, or changed its limits, notifies the scope's other
+*holders*, the engines of the other crawls. Trio runs their dispatchers in random order, so each gets its turn equally
+often. Priorities, shares of a quota and reservations order only the requests of one crawl.
 
-A scope opens for all crawls at the same time, and Trio runs their dispatchers in random order, so each crawl gets its
-turn equally often. Priorities, shares of a quota and reservations order only the requests of one crawl.
-
-A scope belongs to one crawl alone in three cases: it has a page budget, which counts for one crawl; the user's scope
-manager, which knows one crawl, keeps its state; or a job counts the spending of its quota. If a job's last run stored a
-scope, its state is restored when the job's crawl makes the scope. If another crawl has already made it, that crawl's
-state stays.
-
-If crawls configure a scope differently, the stricter limits apply: see :func:`stricter`.
+If a job's last run stored a scope, its state is restored when the job's crawl makes the scope. If another crawl has
+already made it, that crawl's state stays.
 """
 
 from __future__ import annotations
@@ -80,12 +71,7 @@ def _quota_rate(limits: Limits) -> float:
 
 
 class CommonScopes:
-    """The scopes that the crawls of one event loop share, by id.
-
-    Args:
-        crawl_delays: The Crawl-delays from robots.txt, from any of the crawls.
-        given_up: The scopes that are given up.
-    """
+    """The scopes that the crawls of one event loop share, by id."""
 
     def __init__(self, crawl_delays: CrawlDelays, given_up: GivenUpScopes) -> None:
         self.crawl_delays: CrawlDelays = crawl_delays

@@ -99,13 +99,7 @@ class ScopeStats:
         self.waited_elsewhere: float = scope.waits.elsewhere
 
     def waited(self, scope: Scope, attempt: Granted, next_by: Reason | None) -> None:
-        """Record the cause for which the last request waited, if it was not the scope.
-
-        Args:
-            scope: The scope.
-            attempt: The last request.
-            next_by: The cause for which the next request waits: in its lane, or, without one, any request of the crawl.
-        """
+        """Record the cause for which the last request waited, if it was not the scope, and that of the next one."""
         seconds = scope.waits.elsewhere - self.waited_elsewhere
         self.waited_elsewhere += seconds
         if seconds > 0.0:
@@ -137,12 +131,7 @@ def _words(reason: Reason | None) -> str:
 
 
 class ConfigWarnings:
-    """Logs the warnings of one crawl.
-
-    Args:
-        settings: The configuration.
-        max_requests: The maximum number of requests in flight in the whole crawl; ``inf`` for no limit.
-    """
+    """Logs the warnings of one crawl."""
 
     def __init__(self, settings: ThrottlingSettings, *, max_requests: float) -> None:
         self.has_watches: bool = False  # True if a scope is watched
@@ -239,16 +228,7 @@ class ConfigWarnings:
         now: float,
         why_next: WhyNext,
     ) -> None:
-        """Record an outcome, and evaluate the period when it ends.
-
-        Args:
-            scope: The scope.
-            state: The state of its policies.
-            attempt: The request.
-            outcome: The outcome.
-            now: The event loop time.
-            why_next: Returns why the next request with the same scopes waits, or, without such a request, any other.
-        """
+        """Record an outcome, and evaluate the period when it ends."""
         period: ScopeStats | None = state.period
         if period is None:
             period = state.period = ScopeStats()

@@ -149,11 +149,7 @@ class ScopeConfig(TypedDict, total=False):
 
 
 def check_scope(config: object, path: str) -> ScopeConfig:
-    """Return ``config`` as one scope's configuration.
-
-    Args:
-        config: The user's value.
-        path: The entry's name for messages: ``THROTTLING_SCOPES['api']``.
+    """Return ``config`` as one scope's configuration. ``path`` names it in messages: ``THROTTLING_SCOPES['api']``.
 
     Raises:
         SettingsError: If a key is unknown (the message names the nearest key), a value has the wrong type or is out of
@@ -274,12 +270,7 @@ _MISTYPED = 0.85  # ... and at which one counts as a misspelling of the other, i
 
 
 def load_manager(value: object, path: str, setting: str) -> type:
-    """Return the class of managers that a setting names.
-
-    Args:
-        value: The class, or its import path.
-        path: Its place for messages: the setting, or the entry in it.
-        setting: ``THROTTLING_MANAGER`` or ``THROTTLING_SCOPE_MANAGER``, the required kind of manager.
+    """Return the class of managers that a setting names. ``setting`` is the one that requires this kind of manager.
 
     Raises:
         SettingsError: If the value is neither a class nor the import path of one, or trawl calls none of its methods.

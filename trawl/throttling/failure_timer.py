@@ -1,20 +1,17 @@
 """The time for which a scope gave no good response, until it is given up.
 
-Theory of operation. The time starts with the first refusal after the last good response, and ends after
-``BACKOFF_GIVE_UP_AFTER``. Only time in which the scope could have responded counts. So the start is moved forward by
+The time starts with the first refusal after the last good response, and ends after ``BACKOFF_GIVE_UP_AFTER``. Only time
+in which the scope could have responded counts. So the start is moved forward by
 
-- the time that a server names in a header. The timer restarts at that time, even if ``BACKOFF_MAX_DELAY`` cuts the wait
-  so that the server gets a request earlier, because obeying a server must not lose requests. The wait for one named
-  time counts up to a day, and only ten such times in a row may pass without a good response. A server that gets a
-  request before its time and then names a later one, as with the same ``Retry-After`` in each response, has not failed
-  to respond at a named time. Its times count up to a day after the first refusal. A response that repeats the time
-  named before, as a countdown does, does not name another one;
+- the time that a server names in a header, even if ``BACKOFF_MAX_DELAY`` cuts the wait, because obeying a server must
+  not lose requests: up to a day, and for ten such times in a row without a good response. A server that gets a request
+  before its time and then names a later one, as with the same ``Retry-After`` in each response, has not failed to
+  respond at a named time. Its times count up to a day after the first refusal;
 - time in which the scope was open and no request was sent, because its quota or another scope delayed all of them.
 
-Intervals that double leave a gap before the end, because the last interval would reach far beyond it. Then the scope
-would miss an outage that ended in time, and pages of a healthy host would be lost. So the last request before the end
-is delayed until the end, as the *last attempt*. It is only ever later than its backoff requires, never earlier. It is
-sent when the time has passed since the first refused request was *sent*, so that its response arrives by the end. ::
+Intervals that double leave a gap before the end, so that the scope would miss an outage that ended in time. Therefore
+the last request before the end is delayed as the *last attempt*. It is sent when the time has passed since the first
+refused request was *sent*, so that its response arrives by the end. ::
 
     sent    refused           refused again        would be next     last attempt     end
      │─lead──│  since ─ ─ ─ ─ ─ ─│─ ─ ─ ─ ─ ─ ─ ─ ─ │─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ │─lead──│
@@ -89,12 +86,7 @@ class FailureTimer:
         self._is_paced = False
 
     def refused(self, granted_at: float, *, is_paced: bool = False) -> None:
-        """Count one more refusal, of a request that was granted at ``granted_at``.
-
-        Args:
-            granted_at: The event loop time of the grant.
-            is_paced: True if such requests are rare by themselves; the gaps between them count.
-        """
+        """Count one more refusal. The gaps between requests that are rare by themselves (``is_paced``) count."""
         self._is_paced = is_paced
         if granted_at > self._open_at and not is_paced:
             self.since += granted_at - self._open_at
@@ -102,13 +94,7 @@ class FailureTimer:
             self.is_awaited = False
 
     def asked(self, now: float, until: float, *, held_until: float) -> None:
-        """Restart the timer at the time that a server names now.
-
-        Args:
-            now: The event loop time.
-            until: The event loop time that it names.
-            held_until: The event loop time until which the scope is held for it; earlier if the wait is cut.
-        """
+        """Restart the timer at the time ``until`` that a server names. ``held_until`` is earlier if the wait is cut."""
         if now >= self._asked_until:
             self._waits += 1
         if now >= self._held_until and until > self._named_until + _SAME:
@@ -148,12 +134,8 @@ class FailureTimer:
     def put_off(self, until: float, following: float, after: float) -> float:
         """Return when the scope opens: at ``until``, or at the end if the attempt after that would be too late.
 
-        If the gaps between rare requests led past the end, the last attempt is made as early as possible.
-
-        Args:
-            until: The event loop time at which the scope would open.
-            following: Maximum seconds for which a refusal of that attempt would close it.
-            after: Seconds after which the scope is given up.
+        A refusal of that attempt would close it for ``following`` seconds. It is given up after ``after`` seconds. If
+        the gaps between rare requests led past the end, the last attempt is made as early as possible.
         """
         last_at = self.since + after - min(self._lead, after * _MAX_LEAD)
         if until > self.since + after:

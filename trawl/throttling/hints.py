@@ -1,14 +1,10 @@
 """Server hints: the wait that response headers request, with one parser per format.
 
-Each parser turns header values into *windows*: seconds from now until the server's window resets, and the remaining
-amount if it is given. A parser returns an empty list for a value that it does not understand, so a malformed header
-counts as missing and never turns our own backoff off. Only whole seconds are read, as in RFC 9110, section 10.2.3, and
-in the RateLimit drafts. Zero and times in the past request no wait. If there are several headers, the longest wait
-applies.
-
-Wall time is needed only for dates and epochs. The server's clock wrote them, so they are counted from the ``Date`` of
-the same response. So a server whose clock is an hour off still means the same number of seconds. Without a ``Date``,
-our own wall time is used. It comes in as a value and is used once, here.
+Each parser turns header values into *windows*. It returns an empty list for a value that it does not understand, so a
+malformed header counts as missing and never turns our own backoff off. Only whole seconds are read, as in RFC 9110,
+section 10.2.3, and in the RateLimit drafts. Zero and times in the past request no wait. If there are several headers,
+the longest wait applies. Dates and epochs are counted from the ``Date`` of the same response, because the server's
+clock wrote them; without a ``Date``, from our own wall time.
 """
 
 from __future__ import annotations
@@ -96,11 +92,7 @@ def hint_of(headers: Headers, now_utc: datetime) -> Hint | None:
     """Return the longest wait that ``headers`` request; None if they request none.
 
     ``Retry-After`` and windows with nothing remaining come first. Windows with a remaining amount count only if there
-    are no others, because they do not explain the refusal.
-
-    Args:
-        headers: Headers of the response that was a trigger.
-        now_utc: Wall time of that response, by our clock.
+    are no others, because they do not explain the refusal. ``now_utc`` is the wall time by our clock.
     """
     return _hint(headers, now_utc, needs_count=False)
 
@@ -110,10 +102,6 @@ def spent_hint_of(headers: Headers, now_utc: datetime) -> Hint | None:
 
     A refusal with one of them is a trigger, whatever its status code: GitHub's documentation says so for its 403, and
     RFC 9110, section 10.2.3, defines ``Retry-After`` for any response.
-
-    Args:
-        headers: Headers of the refusal.
-        now_utc: Wall time of that response, by our clock.
     """
     return _hint(headers, now_utc, needs_count=True)
 
@@ -121,10 +109,7 @@ def spent_hint_of(headers: Headers, now_utc: datetime) -> Hint | None:
 def _hint(headers: Headers, now_utc: datetime, *, needs_count: bool) -> Hint | None:
     """Return the longest wait of the exhausted windows, or, if there are none, of the other windows.
 
-    Args:
-        headers: Headers of the response.
-        now_utc: Wall time of that response, by our clock.
-        needs_count: Use only ``Retry-After``, and windows whose remaining amount is given as 0.
+    With ``needs_count`` only ``Retry-After`` and windows whose remaining amount is given as 0 count.
     """
     now_utc = _date_of(headers) or now_utc
     best: Hint | None = None
@@ -144,13 +129,8 @@ def _hint(headers: Headers, now_utc: datetime, *, needs_count: bool) -> Hint | N
 def told_by(headers: Headers, now_utc: datetime, others: int) -> tuple[ServerWindow, str] | None:
     """Return the window that a good response announces, with its header; None if it announces none.
 
-    A window counts only if its remaining amount and its reset are both given. The function returns the
-    window with the longest interval between requests.
-
-    Args:
-        headers: Headers of the response.
-        now_utc: Wall time of that response, by our clock.
-        others: Further requests in flight, which the server may not have counted yet.
+    A window counts only if its remaining amount and its reset are both given. The one with the longest interval between
+    requests applies. ``others`` further requests are in flight, which the server may not have counted yet.
     """
     now_utc = _date_of(headers) or now_utc
     best: tuple[ServerWindow, str] | None = None

@@ -51,15 +51,9 @@ def snapshot_of(
     now: float,
     next_in: float | None,
 ) -> ThrottleSnapshot:
-    """Return the state of all scopes that is worth storing for a later run.
+    """Return the state of all scopes that is worth storing, with that of an earlier run's scopes not created again.
 
-    Args:
-        scopes: The current scopes, and their page budgets.
-        job_scopes: The scopes of an earlier run that were not created again.
-        given_up: The times at which scopes were given up, in epoch seconds.
-        wall: The wall clock, to convert times.
-        now: The event loop time.
-        next_in: Seconds until the next state is stored; None if this is the last one.
+    The next state is stored in ``next_in`` seconds; None if this is the last one.
     """
     states: dict[str, ScopeSnapshot] = {}
     answered: list[str] = []
@@ -196,13 +190,7 @@ def split(snapshot: ThrottleSnapshot, part_of: Callable[[str], int | None]) -> d
 class JobScopes:
     """A job's states of scopes, restored only when each scope is created, so that a start with 100,000 of them is fast.
 
-    Args:
-        snapshot: The stored state.
-        now: The event loop time.
-        wall: The wall clock, to convert times.
-        pages: The page budgets, which continue from the state's counts at once.
-        max_scopes: The maximum number of scopes. Scopes that were not created for the most runs are dropped first, then
-            the first ones.
+    Of more than ``max_scopes``, those that were not created for the most runs are dropped first, then the first ones.
     """
 
     __slots__ = ("_answered", "_from_epoch", "_scopes", "_to_epoch", "_unknown_until", "_unset")

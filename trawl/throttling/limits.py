@@ -1,19 +1,7 @@
 """The configured limits of a scope, its draws for jitter, and its slots.
 
-:func:`limits_of` merges defaults and overrides: a host-like scope starts from the per-domain settings, any other scope
-is unlimited, and a key in the scope's own configuration replaces its default. Changes by policies during the crawl are
-kept on the scope, never here, because these limits are the base that backing off returns to.
-
-An interval is multiplied by one random factor per send, from a :class:`RandomStream` that belongs to the scope. The
-stream is derived from the run's seed and the scope's id, so the draws of one scope do not depend on other scopes. It is
-SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), whose state is one integer. A
-``random.Random`` would cost 2.5 kB for each of 50,000 hosts.
-
-:class:`Slots` numbers the places of a scope with parallel requests. A slot carries one request at a time, is free after
-the whole response, and rests for the delay per slot, counted from its own last send. Slots are numbered from 1. Without
-a delay per slot, the free slot with the lowest number is used next. With a delay, the slot that has rested longest is
-used next, and a new slot only if no slot has rested. Only the time of a slot's last send is stored, so a changed delay
-or a newly drawn interval applies to a resting slot.
+Changes by policies during the crawl are kept on the scope, never here, because these limits are the base that backing
+off returns to.
 """
 
 from __future__ import annotations
@@ -52,11 +40,10 @@ _GAMMA = 0x9E3779B97F4A7C15
 
 
 class RandomStream:
-    """Random numbers of one scope, the same for the same seed and id in every process.
+    """Random numbers of one scope, the same for the same run's seed and scope id in every process.
 
-    Args:
-        seed: The run's seed.
-        id: The scope's id.
+    SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), whose state is one integer. A
+    ``random.Random`` would cost 2.5 kB for each of 50,000 hosts.
     """
 
     __slots__ = ("_state",)
@@ -80,11 +67,14 @@ def lengthening(jitter: tuple[float, float]) -> tuple[float, float]:
 
 
 class Slots:
-    """The busy slots of a scope, and the last sends of the others.
+    """The busy slots of a scope, numbered from 1, and the last sends of the others.
 
-    Every call passes ``max_slots`` (number of slots that may exist) and ``rest`` (seconds between two sends of one
-    slot), because policies change them. Slots numbered above ``max_slots`` are not used, but keep their times in case
-    it grows again.
+    A slot carries one request at a time, is free after the whole response, and rests for the delay per slot, counted
+    from its own last send. Without this delay, the free slot with the lowest number is used next. With it, the slot
+    that has rested longest is used next, and a new slot only if no slot has rested.
+
+    Policies change ``max_slots`` (number of slots that may exist) and ``rest`` (seconds between two sends of one slot),
+    so every call passes them. Slots numbered above ``max_slots`` keep their times in case it grows again.
     """
 
     __slots__ = ("_busy", "_free", "_is_by_age", "_max_slots", "_rested_at", "_sent_at")
@@ -282,10 +272,7 @@ class EffectiveLimits(NamedTuple):
 
 
 def jitter_factors(value: bool | float | list[float] | tuple[float, float]) -> Jitter:
-    """Return the factors for a jitter setting.
-
-    Args:
-        value: True is ±50 %, False (or 0) is exact, a number x is [1-x, 1+x], a pair [lo, hi] is [1+lo, 1+hi].
+    """Return the factors: True is ±50 %, False (or 0) is exact, a number x is [1-x, 1+x], [lo, hi] is [1+lo, 1+hi].
 
     Raises:
         ValueError: If a factor would be negative, or the pair is in the wrong order.
@@ -304,12 +291,9 @@ def jitter_factors(value: bool | float | list[float] | tuple[float, float]) -> J
 
 
 def limits_of(config: Mapping[str, Any], settings: ThrottlingSettings, *, is_host: bool) -> Limits:
-    """Return the limits of a scope. Its own keys replace the defaults of its kind.
+    """Return the limits of a scope. The keys of its checked entry replace the defaults of its kind.
 
-    Args:
-        config: The scope's entry in ``THROTTLING_SCOPES``, checked; empty if it has none.
-        settings: The defaults.
-        is_host: True if the scope is host-like and so inherits the per-domain settings.
+    A host-like scope starts from the per-domain settings. Any other scope is unlimited.
     """
     numbers: dict[str, float] = {
         row.key: (getattr(settings, row.host_setting) if is_host and row.host_setting else 0) or row.none

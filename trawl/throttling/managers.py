@@ -2,12 +2,11 @@
 
 A crawl has one *throttling manager*, and each scope has a *scope manager*. Both are user classes or the classes here. A
 method that a user class lacks is the default's. The default manager's methods are async, so that ``await super()...``
-works in a subclass. If no method is overridden, the throttle calls a synchronous twin instead. So the hot path has no
-coroutine, and no mapping for each response, because almost no response concerns a scope.
+works in a subclass. If no method is overridden, the throttle calls a synchronous twin instead, without a coroutine or a
+mapping for each response.
 
 If a scope manager or a strategy fails during a decision, the failure is logged and counted, and the default is used
-(:func:`call_user`). If the exception were raised, a refusal would go unnoticed, or the end of a window would end the
-crawl.
+(:func:`call_user`), because otherwise a refusal would go unnoticed, or the end of a window would end the crawl.
 """
 
 from __future__ import annotations
@@ -126,9 +125,7 @@ class BackoffSignal:
 
 
 def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, BackoffSignal]:
-    """Parse the return value of a backoff method, by scope.
-
-    ``{}`` (or a bare id) means exhausted. ``consumed`` or ``remaining`` without a ``delay`` only correct the quota.
+    """Parse the return value of a backoff method. ``consumed`` or ``remaining`` alone only correct the quota.
 
     Raises:
         TypeError: If the value has none of the forms, or a number has another type.
@@ -405,13 +402,7 @@ def is_trigger(
 
 
 class ManagerCalls:
-    """Calls one crawl's manager for the meaning of outcomes.
-
-    Args:
-        manager: The manager.
-        default: The default manager, for methods that the manager lacks.
-        throttle: The calling throttle.
-    """
+    """Calls one crawl's manager for the meaning of outcomes, and the default manager for methods that it lacks."""
 
     def __init__(self, manager: Any, default: ThrottlingManager, throttle: Throttle) -> None:
         # True if the manager overrides such a method, so that `ask` must be awaited.

@@ -1,7 +1,7 @@
 """The policy and the state of a scope, and the effective limits that follow from them.
 
-Theory of operation. Five parts may change a scope's limits, and each changes only its own field.
-:meth:`ScopeState.apply` combines them, always in this order::
+Five parts may change a scope's limits, and each changes only its own field. :meth:`ScopeState.apply` combines them,
+always in this order::
 
     configured ─► AutoThrottle or rampup ─► robots.txt ─► RateLimit headers ─► backoff ─► effective
 
@@ -9,16 +9,6 @@ The last three never make a scope faster. A delay set by one of them is also a m
 it. Windows that pass (recovery, rampup, giving up) take effect when the scope is next checked, as of the times at which
 they ended: :meth:`ScopeState.settle`. Scopes with the same configuration share one :class:`ScopePolicy`, so a host
 without its own configuration costs only a reference.
-
-AutoThrottle: a host's delay follows its latency. If a server responds in ``latency`` seconds and should have N requests
-at once, it gets a request every ``latency / N`` seconds: the *target delay*. After each response the delay becomes the
-mean of itself and the target, or the target if that is larger, within the configured bounds. Only a healthy page may
-lower the delay, because an error page is often faster than a real one, and following it would speed up a crawl that
-harms its server. So only a response with status code 200 that is not a trigger counts as healthy. Refusals, errors and
-cached pages never speed anything up.
-
-Starting points (target concurrency, maximum delay, first delay): polite 1.0, 10 s, 2.0 s; a server that cooperates 4.0,
-30 s, 1.0 s; many domains 2.0, 60 s, 1.0 s.
 """
 
 from __future__ import annotations
@@ -45,7 +35,10 @@ __all__ = ["AutoThrottle", "ScopePolicy", "ScopeState"]
 
 @attrs.frozen(kw_only=True)
 class AutoThrottle:
-    """The rule by which delays follow latencies.
+    """The rule by which the delay of a host follows its latency.
+
+    Only a healthy page, one with status code 200 that is not a trigger, may lower the delay. An error page is often
+    faster than a real one, and following it would speed up a crawl that harms its server.
 
     Raises:
         ValueError: If ``min_delay`` is above ``max_delay``, or the target is not above 0.
@@ -71,13 +64,7 @@ class AutoThrottle:
         return latency / self.target_concurrency
 
     def adjusted(self, delay: float, latency: float, *, is_healthy: bool) -> float:
-        """Return the delay after a response, in seconds.
-
-        Args:
-            delay: The delay before it, in seconds.
-            latency: Seconds from the start of connecting to the headers.
-            is_healthy: True if the response may lower the delay.
-        """
+        """Return the delay after a response whose headers came ``latency`` seconds after the start of connecting."""
         target = self.target_delay(latency)
         wanted = min(max(target, (delay + target) / 2.0, self.min_delay), self.max_delay)
         return wanted if is_healthy or wanted > delay else delay

@@ -1,18 +1,14 @@
 """The quota and the page budget of a scope.
 
-Theory of operation. An amount is *reserved* when a request takes its scope, and *charged* when the request is sent. A
-reserved amount counts against the quota like a charged one, so that requests that are still connecting cannot overdraw
-it. The window starts at the first charge and ends as a whole, or it slides: then each charge leaves it ``window``
-seconds later. A charge at the time ``t`` belongs to the windows that contain ``t``. Windows are half open, ``[t, t +
-window)``, so a send at 0.0 does not count at 60.0.
-
-A response corrects the sum: :meth:`Quota.correct` by a difference, :meth:`Quota.set_remaining` to what remains.
+An amount is *reserved* when a request takes its scope, and *charged* when the request is sent. A reserved amount counts
+against the quota like a charged one, so that requests that are still connecting cannot overdraw it. The window starts
+at the first charge and ends as a whole, or it slides: then each charge leaves it ``window`` seconds later. Windows are
+half open, ``[t, t + window)``, so a send at 0.0 does not count at 60.0.
 
 The page budget limits the pages of a scope in the whole crawl. A request that takes its scope also takes a page until
 its result is known, so that requests in flight can't exceed the budget: a page counts, but a redirect, a failure or a
-retry does not. While the requests in flight could be the last pages, the scope is closed. When the last pages were
-received, pending requests end (``pages_filtered``), and take nothing. Requests of rendered pages are in no budget.
-Counts are kept when idle scopes are forgotten, and with a job also when the process ends.
+retry does not. When the last pages were received, pending requests end (``pages_filtered``), and take nothing. Counts
+are kept when idle scopes are forgotten, and with a job also when the process ends.
 """
 
 from __future__ import annotations
@@ -148,14 +144,7 @@ _SLACK = 1e-9  # three amounts of 0.1 are 0.30000000000000004, and fit a quota o
 
 
 class Quota(Limit):
-    """The quota of one scope.
-
-    Args:
-        quota: The maximum amount in a window.
-        window: The length of the window, in seconds. With 0.0 the quota never blocks.
-        sliding: True if the window slides.
-        reserved: Amounts of requests that took the scope before it had this quota, and are not sent yet.
-    """
+    """The quota of one scope: at most that amount in a window of that many seconds. A window of 0.0 never blocks."""
 
     __slots__ = (
         "_charges",
@@ -393,10 +382,8 @@ class Quota(Limit):
         """Add the amount that an earlier run has spent; times are event loop times.
 
         A finished window does not count. If the window's length has changed, its start stays the same. If it slides now
-        and did not before, or the reverse, the spent amount counts from the time at which it is known.
-
-        Returns:
-            The part that does not count because its window has ended. It may count if a longer window is set.
+        and did not before, or the reverse, the spent amount counts from the time at which it is known. The part whose
+        window has ended is returned, because it may count if a longer window is set.
         """
         self._pass_time(now)
         latest = now + self.window  # a clock that was set back must not make a window longer

@@ -2,10 +2,9 @@ r"""Rampup: find the rate that a server allows, and stay at that rate.
 
 Theory of operation. The controller is CUBIC (RFC 9438). Its window belongs to the scope and replaces the round trip,
 the rate replaces the congestion window, and incidents replace losses. A step multiplies every interval by one number.
-docs/explanation/rampup.md has the full description. A window ends with its fortieth response, or with its sixtieth if
-one of them was refused, but after at most ``BACKOFF_WINDOW`` seconds. Without this maximum, a scope that is slow
-because of errors could not recover, because no rate cures those errors. A configured ``window`` ends after its number
-of seconds.
+docs/explanation/rampup.md has the full description and explains why the rate settles. A window lasts at most
+``BACKOFF_WINDOW`` seconds, because a scope that is slow because of errors could not recover otherwise: no rate cures
+those errors.
 
 ===========  =====================================  ==========================================  ======================
 Name         Event                                  Effect on the rate                          Constants
@@ -55,19 +54,10 @@ taken back   A refusal during the return from an    Rampup controls the scope ag
 The cubic is ``top - (top - bottom) * ((K - n) / K) ** 3``, in the ``n``-th of ``K`` windows since the fall.
 
 (a) Between two refusals a token bucket is empty, so the rate of good responses is the rate at which the bucket fills
-(the delivery rate of BBR, draft-ietf-ccwg-bbr). If a limit dropped tenfold, there are no good responses between
-refusals, and the rate reaches the new limit within one window.
+(the delivery rate of BBR, draft-ietf-ccwg-bbr).
 
 (b) An outage says nothing about rates. After forty good responses rampup is trusted again. Until then the next outage
-takes twice as many incidents in a row to recognize, during which the rate falls to a third. A limit would give good
-responses among them. So the scope does not swing between rampup and backoff.
-
-Why it settles. Within the target nothing moves. Above the target the rate falls below the refused rate, so the mean
-rate over a cycle of K windows or more is within some 2 % of the refused rate. A cycle has its few triggers in one
-window and none in the others. The smaller the refused excess, the rarer the triggers. If an excess causes exactly as
-many triggers as wanted, the rate stays. Incidents are counted instead of responses: requests that were in flight when a
-trigger was counted belong to its incident. The effect of a change is visible one latency later, so near the limit a
-window lasts at least a few latencies. Far from the limit it lasts as long as configured.
+takes twice as many incidents in a row to recognize. So the scope does not swing between rampup and backoff.
 
 Hot counters are mutable. The user's configuration is frozen.
 
@@ -138,14 +128,7 @@ class RampupPolicy:
 def rampup_of(
     config: bool | Mapping[str, Any], settings: ThrottlingSettings, *, window: float, max_delay: float = math.inf
 ) -> RampupPolicy | None:
-    """Return the policy for a scope's ``rampup``; None if it is off.
-
-    Args:
-        config: True, False, or the mapping.
-        settings: Provide the default target and the cap.
-        window: The window of the scope's backoff, in seconds: the maximum for a window of counted responses.
-        max_delay: The maximum delay of the scope's backoff, in seconds; a longer window raises it.
-    """
+    """Return the policy for a scope's ``rampup``; None if it is off. ``window`` and ``max_delay`` are its backoff's."""
     if config is False:
         return None
     given: Mapping[str, Any] = {} if config is True else config
@@ -163,11 +146,9 @@ def rampup_of(
 
 
 class RampupWindow:
-    """The counts of one window of a scope's rampup. Hot, so mutable and slotted.
+    """The counts of one window of a scope's rampup, which ends at ``due_at``; ``inf`` before the first response.
 
-    Args:
-        started_at: The event loop time of its start.
-        due_at: The event loop time at which it ends; ``inf`` before the first response.
+    Hot, so mutable and slotted.
     """
 
     __slots__ = ("busy", "due_at", "falls", "good", "lost", "marks", "sends", "started_at", "triggers")
@@ -237,14 +218,7 @@ class OutageSigns:
 
 
 class RampupState:
-    """The progress of one scope towards the server's limit.
-
-    Args:
-        policy: The configuration.
-        delay: The delay to start with, in seconds.
-        delay_per_slot: The delay per slot to start with, in seconds; moves with the delay.
-        concurrency: The slots to start with; ``inf`` for no limit.
-    """
+    """The progress of one scope towards the server's limit, from the delays (seconds) and slots to start with."""
 
     __slots__ = (
         "_idle",
@@ -350,13 +324,7 @@ class RampupState:
         self._kept = (self.delay, self.delay_per_slot, approach.refused, approach.fallen_to)
 
     def answered(self, now: float, *, busy: float, is_trigger: bool) -> None:
-        """Count a response. If it ends the window or a round of slow start, let the window end ``now``.
-
-        Args:
-            now: The event loop time of the response.
-            busy: Seconds for which its slot was taken.
-            is_trigger: True if it is a trigger.
-        """
+        """Count a response whose slot was taken for ``busy`` seconds. It may end a window or a round of slow start."""
         window = self.window
         self._is_well = not is_trigger
         if self._is_well:
@@ -381,14 +349,10 @@ class RampupState:
     def triggered(self, now: float, *, is_limit: bool = True, waits: int = 0, hold: float = 0.0) -> bool:
         """Count an incident. Returns True if it moved the limits.
 
-        Args:
-            now: The event loop time of the trigger.
-            is_limit: True if the trigger indicates a limit, as a 429 does. Three other triggers in a row without a good
-                response between them are an outage, or twice as many if an outage has just ended.
-            waits: Number of times named by servers that were waited for without success. Each counts as one of those
-                three.
-            hold: Seconds for which a header holds the scope. A window of counted responses does not count them as time.
-                If they cost a quarter of its responses, the incident is one too many, whatever the target is.
+        Unless it indicates a limit (``is_limit``), three in a row without a good response are an outage, or twice as
+        many if an outage has just ended. Each named time that was waited for without success (``waits``) counts as one.
+        A window of counted responses does not contain the ``hold`` seconds for which a header holds the scope. If they
+        cost a quarter of its responses, the incident is one too many, whatever the target is.
         """
         window, approach = self.window, self.approach
         window.triggers += 1
@@ -418,11 +382,7 @@ class RampupState:
         return is_fall
 
     def window_over(self, *, is_held: bool = False) -> None:
-        """Apply the window that has ended, and start the next one.
-
-        Args:
-            is_held: True if a header or backoff held the scope. Then there is no step.
-        """
+        """Apply the window that has ended, without a step if a header or backoff held the scope. Start the next one."""
         window = self.window
         if self._is_starting and 0 < window.good < _ROUND:  # a round is counted in responses only
             window.due_at += self.policy.window

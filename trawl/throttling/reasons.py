@@ -1,16 +1,6 @@
 """Reasons for waiting (:class:`Reason`), measured waits (:class:`Waits`) and reports of scopes (:class:`ScopeReport`).
 
-Each "not before" has its scope, its limit and the source of that limit. The API, the log, the live panel and the table
-at the end use these same values. :class:`MinCounter` knows the smallest amount that a scope's pending requests name,
-which explains a wait that is not over.
-
-:class:`Waits` measures the waiting of one scope's requests when it happens. The time between two requests that take a
-scope, or since the first request that needed it, counts for the last limit of the scope that opened. The time after
-that was spent elsewhere: in another scope, without a free place, behind callbacks. Time without pending requests, or in
-which all of them waited for a robots.txt, does not count.
-
-The time for which the delays, the quota and the holds kept sends apart is counted separately, without slots. It is
-never more than the time between the sends, so a rate computed from it is never below the rate that was reached.
+The API, the log, the live panel and the table at the end use these same values.
 
 Length: reasons, waits, counts, reports and statuses all read the same state of a scope.
 """
@@ -59,7 +49,15 @@ _ROOM_TO_GROW = 64
 
 
 class Waits:
-    """The time that the requests of a scope waited, by limit. Hot, so mutable and slotted."""
+    """The time that the requests of a scope waited, by limit. Hot, so mutable and slotted.
+
+    The time between two requests that take the scope, or since the first request that needed it, counts for the last
+    limit that opened. The time after that was spent elsewhere: in another scope, without a free place, behind
+    callbacks. Time without pending requests, or in which all of them waited for a robots.txt, does not count.
+
+    The time for which the delays, the quota and the holds kept sends apart is counted separately, without slots. It is
+    never more than the time between the sends, so a rate computed from it is never below the rate that was reached.
+    """
 
     __slots__ = (
         "_amounts",
@@ -330,12 +328,7 @@ class ScopeTotals:
         self.responses: ResponseCounts | None = None  # its responses by status and latency; None before the first
 
     def finished(self, attempt: Granted, charged: float | None) -> None:
-        """Count a finished request.
-
-        Args:
-            attempt: The request.
-            charged: The amount charged to the quota in advance; None if nothing was charged.
-        """
+        """Count a finished request, for which ``charged`` was charged to the quota in advance; None for nothing."""
         self.requests += 1
         if attempt.times.sent_at is not None and not attempt.is_exempt:
             self.sends += 1
@@ -422,12 +415,8 @@ def rate_of_quota(scope: Scope) -> float:
 def send_limit(scope: Scope, now: float, why: Reason | None = None) -> SendLimit:
     """Return the rate that the limits in force allow, the limit that sets this rate, and when the scope opens.
 
-    The concurrency limits the rate by the time that a request of the scope takes on average.
-
-    Args:
-        scope: The scope.
-        now: The event loop time.
-        why: Why the scope's next request waits at ``now``, if that is known.
+    The concurrency limits the rate by the time that a request of the scope takes on average. ``why`` is the reason why
+    its next request waits at ``now``, if that is known.
     """
     times, effective, slots = scope.state.totals.times, scope.effective, scope.effective.concurrency
     limits: list[tuple[float, str, float, str]] = []

@@ -1,37 +1,22 @@
 """One throttling scope: its limits, its requests, and the decision when the next request may be sent.
 
-:meth:`Scope.earliest_at` decides when a request may be granted, and :meth:`Scope.opens_at` decides again, just before
-the send, when it may be written. If user code runs before the send, :meth:`Scope.prepares_at` decides first when that
-code may start. Each of them calls the same method of every limit in force (:mod:`trawl.throttling.limit`), and the
-latest time counts. The limit that returned it is the explanation (:meth:`Scope.reason`).
-
-Theory of operation. A request *takes* the scope, is *sent*, and *gives* its place back when the body is read. Delays
-count sends, not takes: the next time counts from the send. A request that needs time before its send (middleware, a new
-connection) takes the scope earlier by its *lead*, the time that other requests needed, and waits just before the send
-for its time. The requests behind it may do the same, as many as can be sent within a lead. Without a lead, a scope with
-a delay is closed from a take until that request is sent or has failed before its send. ::
+docs/explanation/throttle.md explains the decision. :meth:`Scope.prepares_at`, :meth:`Scope.earliest_at` and
+:meth:`Scope.opens_at` decide when a request may be prepared (only if user code runs before its send), granted and
+written. Each calls the same method of every limit in force (:mod:`trawl.throttling.limit`), and the latest time counts.
+At or before ``now`` means at once, and ``inf`` that only another request's *sent* or *give* can change the result. ::
 
              take                            opens_at, sent                         give
       open ───────► closed (on the way to the wire) ──► closed until sent + delay - lead ──► open
         ▲                     │ give, never sent: nothing was used
         └─────────────────────┘
 
-If user code runs before the send, a page is *prepared* first, which takes nothing, so that the page is ready on time
-and enough pages are ahead of it. When the user code has run, the page is a request like any other. But user code may
-also respond itself. So a scope is careful until user code has awaited something and then sent a request after all: a
-preparation starts only when a request could be sent in addition to the requests ahead, and counts as a send until it is
-known not to be one. If user code awaits nothing, this costs nothing.
-
-The result of these methods is a time. At or before ``now`` means that the request may be sent. A later time means not
-before then. ``inf`` means that only another request's *sent* or *give* can change the result.
-
 Limits change only by :meth:`Scope.arrange`, which policies call with the effective limits
 (:meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>`), and which configuring, restoring and holding end
 with. It also builds the tuple of limits in force, so this tuple always matches the effective limits.
 
-One random number is drawn for each send and kept until that send. The effective jitter turns it into a factor, which
-multiplies the effective delays, so that every change applies to a waiting request. A delay that a server requests, or
-that was found by refusals, is a *floor*: only the lengthening part of the jitter applies to it.
+One random number is drawn for each send and kept until that send, so every change of a delay or of its jitter applies
+to a waiting request. A delay that a server requests, or that was found by refusals, is a *floor*: only the lengthening
+part of the jitter applies to it.
 """
 
 from __future__ import annotations

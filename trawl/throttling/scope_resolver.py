@@ -32,13 +32,7 @@ _ADDRESSES = 100_000  # maximum number of hosts with a remembered address
 
 
 class ScopeResolver:
-    """Finds the scopes of requests.
-
-    Args:
-        manager: The manager.
-        policies: Receives the ids that are requests' own hosts.
-        address_of: Returns addresses; None to throttle by host.
-    """
+    """Finds the scopes of requests. ``policies`` receives the ids that are requests' own hosts."""
 
     def __init__(self, manager: Any, policies: ScopePolicies, address_of: AddressOf | None) -> None:
         self._manager = manager

@@ -1,22 +1,8 @@
 """The scopes of a crawl: made on demand, configured by id, changed at scheduled times, forgotten when idle.
 
-Theory of operation. :class:`ScopeTable` makes a scope when it is first needed. It then checks the one or two scopes
-with the oldest check. It forgets scopes that were idle for long, and moves the others to the end of its queue. So
-forgetting costs the same for ten scopes and for a hundred thousand, without a full pass. A scope is never forgotten
-while it is in flight, has pending requests, backs off, is on hold or has spent quota.
-
-:class:`ScopePolicies` looks up a configuration by ``host:port``, then by ``host``. An id without an entry gets the
-defaults of its form.
-
-:class:`ScopeTimers` knows the next time at which each scope changes by itself: the end of a window, or the time at
-which it is given up. The scope's state stores that time (``armed``). The heap contains every time that was ever
-scheduled, and an entry that differs from ``armed`` is stale. A host that alternates between refusals and good responses
-schedules two times for each pair, and the second may be weeks away. Stale entries are therefore removed when they could
-be half of all.
-
-:class:`CrawlDelays` stores the delays from robots.txt. Several origins may lead to one scope: ``http`` and ``https`` of
-a host do, and with ``CONCURRENT_REQUESTS_PER_IP`` all hosts at an address. The longest of their delays applies, so that
-every robots.txt is obeyed. A new delay of an origin replaces its earlier one, even if it is gone from its robots.txt.
+:class:`ScopeTable` makes a scope when it is first needed. It then checks the one or two scopes with the oldest check,
+forgets them if they were idle for long, and moves the others to the end of its queue. So forgetting costs the same for
+ten scopes and for a hundred thousand, without a full pass.
 """
 
 from __future__ import annotations
@@ -51,10 +37,11 @@ _ROOM_TO_GROW = 64
 
 
 class ScopeTimers:
-    """The times at which the scopes of a table change.
+    """The times at which scopes change by themselves: the end of a window, or the time at which one is given up.
 
-    Args:
-        scopes: The table.
+    The heap contains every time that was ever scheduled, and an entry that differs from the state's ``armed`` is stale.
+    A host that alternates between refusals and good responses schedules two times for each pair, and the second may be
+    weeks away. Stale entries are therefore removed when they could be half of all.
     """
 
     __slots__ = ("_bound", "_heap", "_order", "_scopes")
@@ -113,8 +100,10 @@ MAX_ORIGINS = 100
 class CrawlDelays:
     """The Crawl-delays that are obeyed.
 
-    Args:
-        max_scopes: The maximum number of scopes. Beyond it, the oldest are forgotten.
+    Several origins may lead to one scope: ``http`` and ``https`` of a host do, and with ``CONCURRENT_REQUESTS_PER_IP``
+    all hosts at an address. The longest of their delays applies, so that every robots.txt is obeyed.
+
+    Beyond the maximum number of scopes, the oldest are forgotten.
     """
 
     __slots__ = ("_max_scopes", "wishes")
@@ -151,11 +140,7 @@ _OWN_HOSTS = 10_000  # maximum number of names without a dot that are remembered
 
 
 class ScopePolicies:
-    """The policies of all scopes of one crawl.
-
-    Args:
-        settings: The configuration.
-        failed: Called when a user's strategy or scope manager fails.
+    """The policies of all scopes of one crawl, looked up by ``host:port``, then by ``host``.
 
     Raises:
         SettingsError: If a scope's custom strategy can't be made.
@@ -297,12 +282,7 @@ _LOOKS_AT_LIMIT = 32
 
 
 class ScopeTable:
-    """The scopes and their policies, by id.
-
-    Args:
-        policies: The configuration.
-        seed: Seed of the scopes' random draws.
-    """
+    """The scopes and their policies, by id."""
 
     def __init__(self, policies: ScopePolicies, *, seed: int | str) -> None:
         self.crawl: object = None  # argument of the scope managers' `from_crawler`

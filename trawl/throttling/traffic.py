@@ -25,12 +25,7 @@ MAX_AHEAD = 64
 
 
 class Traffic:
-    """The facts about the requests of one scope. Used for every request, so mutable and slotted.
-
-    Args:
-        id: The scope's id.
-        seed: The run's seed, for the random draws.
-    """
+    """The facts about the requests of one scope. Used for every request, so mutable and slotted."""
 
     __slots__ = (
         "_drawn",
