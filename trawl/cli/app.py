@@ -21,6 +21,8 @@ from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.group import Group, examples
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from trawl.cli.crawl_entry import CrawlOptions
     from trawl.cli.view import CrawlWith
 
@@ -136,15 +138,15 @@ app: typer.Typer = typer.Typer(
 )
 def crawl(
     context: typer.Context,
-    spiders: Annotated[list[str], typer.Argument(metavar="SPIDER", help=_SPIDER_HELP, show_default=False)] = [],
+    targets: Annotated[list[str], typer.Argument(metavar="SPIDER", help=_SPIDER_HELP, show_default=False)] = [],
     *,
     takes_all: Annotated[
         bool, typer.Option("--all", help="Crawl with every spider below this folder, as shown by `trawl list`.")
     ] = False,
-    argument: ArgumentOption = [],
-    setting: SettingOption = [],
-    append: AppendOption = [],
-    overwrite: OverwriteOption = [],
+    arguments: ArgumentOption = [],
+    settings: SettingOption = [],
+    appended: AppendOption = [],
+    overwritten: OverwriteOption = [],
     job: Annotated[
         str | None,
         typer.Option(
@@ -166,8 +168,8 @@ def crawl(
     log_level: LogLevelOption = None,
     log_file: LogFileOption = None,
     log_format: LogFormatOption = None,
-    quiet: QuietOption = False,
-    fail_on: FailOnOption = [],
+    is_quiet: QuietOption = False,
+    fails_on: FailOnOption = [],
     stats: StatsOption = None,
     metrics: MetricsOption = None,
     metrics_scopes: MetricsScopesOption = None,
@@ -191,29 +193,8 @@ def crawl(
 ) -> None:
     """Run a spider, or several at the same time that share the limits of a site."""
     from trawl.cli.crawl import crawl_command
-    from trawl.cli.crawl_entry import CrawlOptions, LogOptions
-    from trawl.cli.view import stderr_console
 
-    options = CrawlOptions(
-        targets=spiders,
-        takes_all=takes_all,
-        arguments=argument,
-        settings=setting,
-        appended=append,
-        overwritten=overwrite,
-        job=job,
-        job_durability=job_durability,
-        log=LogOptions(level=log_level, file=log_file, format=log_format),
-        is_quiet=quiet,
-        fails_on=fail_on,
-        stats=stats,
-        metrics=metrics,
-        metrics_scopes=metrics_scopes,
-        receipt=receipt,
-        panel=panel,
-        processes=processes or 0,
-    )
-    raise typer.Exit(crawl_command(options, _crawl_with(context), stderr_console()))
+    raise typer.Exit(crawl_command(*_crawling(context, processes=processes or 0)))
 
 
 @app.command(
@@ -232,14 +213,14 @@ def worker(
         str | None,
         typer.Option("--spider", metavar="SPIDER", help=f"{_SPIDER_HELP} By default, the spider that the job names."),
     ] = None,
-    argument: ArgumentOption = [],
-    setting: SettingOption = [],
+    arguments: ArgumentOption = [],
+    settings: SettingOption = [],
     job_durability: DurabilityOption = None,
     log_level: LogLevelOption = None,
     log_file: LogFileOption = None,
     log_format: LogFormatOption = None,
-    quiet: QuietOption = False,
-    fail_on: FailOnOption = [],
+    is_quiet: QuietOption = False,
+    fails_on: FailOnOption = [],
     stats: StatsOption = None,
     metrics: MetricsOption = None,
     metrics_scopes: MetricsScopesOption = None,
@@ -247,26 +228,10 @@ def worker(
 ) -> None:
     """Join a job in a server and work on it until it has finished. Writes no feeds: use `trawl export`."""
     from trawl.cli.crawl import crawl_command
-    from trawl.cli.crawl_entry import CrawlOptions, LogOptions
-    from trawl.cli.view import stderr_console
     from trawl.cli.worker import job_of_leader
 
-    options = CrawlOptions(
-        targets=() if spider is None else (spider,),
-        arguments=argument,
-        settings=setting,
-        job=job if leader is None else job_of_leader(),
-        job_durability=job_durability,
-        log=LogOptions(level=log_level, file=log_file, format=log_format),
-        is_quiet=quiet,
-        fails_on=fail_on,
-        stats=stats,
-        metrics=metrics,
-        metrics_scopes=metrics_scopes,
-        is_worker=True,
-        leader=leader,
-    )
-    raise typer.Exit(crawl_command(options, _crawl_with(context), stderr_console()))
+    others = {} if leader is None else {"job": job_of_leader()}
+    raise typer.Exit(crawl_command(*_crawling(context, is_worker=True, **others)))
 
 
 @app.command(
@@ -276,6 +241,7 @@ def worker(
     ),
 )
 def export(
+    context: typer.Context,
     job: Annotated[
         str | None,
         typer.Argument(
@@ -284,34 +250,24 @@ def export(
         ),
     ] = None,
     *,
-    append: AppendOption = [],
-    overwrite: OverwriteOption = [],
+    appended: AppendOption = [],
+    overwritten: OverwriteOption = [],
     follow: Annotated[
         bool,
         typer.Option("--follow", "-f", help="Continue until the job has finished; wait for a missing job."),
     ] = False,
-    setting: SettingOption = [],
+    settings: SettingOption = [],
     job_durability: DurabilityOption = None,
     log_level: LogLevelOption = None,
     log_file: LogFileOption = None,
     log_format: LogFormatOption = None,
-    quiet: QuietOption = False,
+    is_quiet: QuietOption = False,
 ) -> None:
     """Write the items of a job in a server to files, each item once, even if it is killed and run again."""
-    from trawl.cli.crawl_entry import CrawlOptions, LogOptions
     from trawl.cli.export import export_command
-    from trawl.cli.view import stderr_console
 
-    options = CrawlOptions(
-        job=job,
-        appended=append,
-        overwritten=overwrite,
-        settings=setting,
-        job_durability=job_durability,
-        log=LogOptions(level=log_level, file=log_file, format=log_format),
-        is_quiet=quiet,
-    )
-    raise typer.Exit(export_command(options, stderr_console(), follows=follow))
+    options, _, console = _crawling(context)
+    raise typer.Exit(export_command(options, console, follows=follow))
 
 
 @app.command(
@@ -394,7 +350,7 @@ def settings(
         typer.Argument(metavar="SPIDER", help="Include the custom_settings of this spider.", show_default=False),
     ] = None,
     get: Annotated[str | None, typer.Option(metavar="NAME", help="Print only the value of this setting.")] = None,
-    setting: SettingOption = [],
+    settings: SettingOption = [],
     move: Annotated[
         str | None,
         typer.Option(metavar="FILE.py", help="Convert Scrapy's settings.py to pyproject.toml and print the result."),
@@ -404,7 +360,7 @@ def settings(
     from trawl.cli.settings import move_command, settings_command
 
     if move is None:
-        settings_command(spider, get, setting)
+        settings_command(spider, get, settings)
     else:
         move_command(move)
 
@@ -526,7 +482,7 @@ def simulate(
             help="Set a setting. Repeatable; a repeated name starts another group, and the groups are compared.",
         ),
     ] = [],
-    argument: ArgumentOption = [],
+    arguments: ArgumentOption = [],
     svg: Annotated[
         str | None,
         typer.Option(metavar="OUT", help="Draw the sends into this file; with several groups OUT-1.svg and so on."),
@@ -546,7 +502,7 @@ def simulate(
     from trawl.cli.simulate import simulate_command
 
     pictures = {"svg": svg, "plot": plot}
-    raise typer.Exit(simulate_command(spider, web, setting, argument, has_timeline=timeline, seed=seed, **pictures))
+    raise typer.Exit(simulate_command(spider, web, setting, arguments, has_timeline=timeline, seed=seed, **pictures))
 
 
 @app.command(
@@ -633,18 +589,16 @@ def fetch(
         str | None, typer.Option(metavar="FILE", help="With --browser: write a picture of the page (PNG).")
     ] = None,
     spider: SpiderOption = None,
-    argument: ArgumentOption = [],
-    setting: SettingOption = [],
-    wait: WaitOption = False,
+    arguments: ArgumentOption = [],
+    settings: SettingOption = [],
+    waits: WaitOption = False,
     log_level: LevelOption = None,
 ) -> None:
     """Fetch a URL as a crawl would, with robots.txt and throttling, and print the body."""
     from trawl.cli.fetch import FetchView, fetch_command
-    from trawl.cli.view import stderr_console
 
     if (requests or screenshot is not None) and not browser:
         raise typer.BadParameter("use it with --browser", param_hint="--requests" if requests else "--screenshot")
-    options = _options(spider, argument, setting, log_level, waits=wait)
     view = FetchView(
         has_headers=headers,
         follows=not no_redirect,
@@ -652,7 +606,7 @@ def fetch(
         has_requests=requests,
         screenshot=screenshot,
     )
-    raise typer.Exit(fetch_command(url, options, _crawl_with(context), stderr_console(), view))
+    raise typer.Exit(fetch_command(url, *_crawling(context), view))
 
 
 @app.command(
@@ -673,26 +627,16 @@ def parse(
     depth: Annotated[int, typer.Option(min=1, metavar="N", help="Follow requests to this depth, in pages.")] = 1,
     meta: Annotated[str | None, typer.Option(metavar="JSON", help="The request's meta.")] = None,
     cb_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="The callback's keyword arguments.")] = None,
-    argument: ArgumentOption = [],
-    setting: SettingOption = [],
-    wait: WaitOption = False,
+    arguments: ArgumentOption = [],
+    settings: SettingOption = [],
+    waits: WaitOption = False,
     log_level: LevelOption = None,
 ) -> None:
     """Fetch a URL, run a spider's callback on it, and print its items and requests."""
     from trawl.cli.parse import parse_command
-    from trawl.cli.view import stderr_console
 
-    status = parse_command(
-        url,
-        _options(spider, argument, setting, log_level, waits=wait),
-        _crawl_with(context),
-        stderr_console(),
-        callback=callback,
-        depth=depth,
-        meta=meta,
-        cb_kwargs=cb_kwargs,
-    )
-    raise typer.Exit(status)
+    given: dict[str, Any] = {"callback": callback, "depth": depth, "meta": meta, "cb_kwargs": cb_kwargs}
+    raise typer.Exit(parse_command(url, *_crawling(context), **given))
 
 
 @app.command(
@@ -709,19 +653,16 @@ def shell(
         str | None, typer.Option("-c", metavar="CODE", help="Run this code, print its value, exit.")
     ] = None,
     spider: SpiderOption = None,
-    argument: ArgumentOption = [],
-    setting: SettingOption = [],
+    arguments: ArgumentOption = [],
+    settings: SettingOption = [],
     browser: Annotated[bool, typer.Option("--browser", help="Render the first page in Chromium.")] = False,
-    wait: WaitOption = False,
+    waits: WaitOption = False,
     log_level: LevelOption = None,
 ) -> None:
     """Look at pages interactively: response, fetch(url), view(), await; in IPython if it is installed."""
     from trawl.cli.shell import shell_command
-    from trawl.cli.view import stderr_console
 
-    options = _options(spider, argument, setting, log_level, waits=wait)
-    crawl = _crawl_with(context)
-    raise typer.Exit(shell_command(url, options, crawl, stderr_console(), code=code, is_rendered=browser))
+    raise typer.Exit(shell_command(url, *_crawling(context), code=code, is_rendered=browser))
 
 
 @app.command(epilog=examples("trawl demo", "trawl demo --port 0 --verbose"))
@@ -802,23 +743,23 @@ def completion(
     typer.echo(get_completion_script(prog_name="trawl", complete_var="_TRAWL_COMPLETE", shell=shell))
 
 
-def _options(
-    spider: str | None, arguments: list[str], settings: list[str], log_level: str | None, *, waits: bool
-) -> CrawlOptions:
-    from trawl.cli.crawl_entry import CrawlOptions, LogOptions
+def _crawling(context: typer.Context, **others: object) -> tuple[CrawlOptions, CrawlWith, Console]:
+    """Return the options of a command, the function that runs its crawl, and standard error.
 
-    targets = [] if spider is None else [spider]
-    return CrawlOptions(
-        targets=targets, arguments=arguments, settings=settings, log=LogOptions(level=log_level), waits=waits
-    )
+    The parameters of the command have the names of the options. ``--spider`` names the only target.
+    """
+    import attrs
 
-
-def _crawl_with(context: typer.Context) -> CrawlWith:
-    """Return the function that runs a crawl: the argument of :func:`main`, or the real engine."""
     from trawl._run import crawl_with
+    from trawl.cli.crawl_entry import CrawlOptions
+    from trawl.cli.view import stderr_console
 
-    given: Any = context.obj
-    return cast("CrawlWith", given or crawl_with)
+    typed: dict[str, Any] = {**context.params, **others}
+    if typed.get("spider") is not None:
+        typed["targets"] = [typed["spider"]]
+    options = CrawlOptions(**{name: typed[name] for name in attrs.fields_dict(CrawlOptions) if name in typed})
+    given: Any = context.obj  # the argument of main()
+    return options, cast("CrawlWith", given or crawl_with), stderr_console()
 
 
 @cache  # reading the annotations of all commands takes 30 ms

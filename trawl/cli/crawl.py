@@ -109,7 +109,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
     user code are printed above that line. With ``--log-level DEBUG``, the whole traceback is printed.
     """
     # Set up the log before the spider's settings are known, so that the spider's import is logged too.
-    early = options.log.layer()
+    early = options.log_layer()
 
     def act(logs: Logs) -> int:
         leader = None if options.leader is None else LeaderProcess(options.leader)
@@ -278,13 +278,8 @@ def _run_processes(
 
         return [*watchers, show]
 
-    words = ["--spider", options.targets[0]]
-    for option, texts in (("-a", options.arguments), ("-s", options.settings)):
-        words += [word for text in texts for word in (option, text)]
-    words += options.log.words()
-    if entry.settings.of(ObserveSettings).log_file is not None:
-        words += ["-s", "LOG_FILE_APPEND=true"]
-    words += ["--quiet"] if options.is_quiet else []
+    words = options.words_of_worker()
+    words += ["-s", "LOG_FILE_APPEND=true"] if entry.settings.of(ObserveSettings).log_file is not None else []
     with short_collections(), nullcontext() if panel is None else closing(panel):
         return trio.run(lead, entry, options.processes, words, crawl_with, shown, console)
 

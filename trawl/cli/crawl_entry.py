@@ -28,7 +28,6 @@ __all__ = [
     "NAME",
     "CrawlEntry",
     "CrawlOptions",
-    "LogOptions",
     "chosen",
     "refuse_clashes",
     "reports_of_all",
@@ -48,58 +47,8 @@ _ONE_EACH = ("JOB_DIR", "WARC_FILE", "COOKIES_FILE")
 
 
 @attrs.frozen(kw_only=True)
-class LogOptions:
-    """The options of the log, as typed. With None, the setting applies.
-
-    Attributes:
-        level: ``--log-level LEVEL``.
-        format: ``--log-format FORMAT``.
-        file: ``--log-file FILE``.
-    """
-
-    level: str | None = None
-    format: str | None = None
-    file: str | None = None
-
-    def layer(self, default_level: str | None = None) -> Layer:
-        """Return the settings that the options stand for, with a level for commands that have their own default."""
-        level = self.level or default_level
-        values = {"LOG_LEVEL": level.upper() if level else None, "LOG_FILE": self.file, "LOG_FORMAT": self.format}
-        given = {name: text for name, text in values.items() if text}
-        return Layer(f"--{next(iter(given), 'LOG_LEVEL').lower().replace('_', '-')}", given)
-
-    def words(self) -> list[str]:
-        """Return the options as words of a command line."""
-        given = {"--log-level": self.level, "--log-file": self.file, "--log-format": self.format}
-        return [word for option, text in given.items() if text is not None for word in (option, text)]
-
-
-@attrs.frozen(kw_only=True)
 class CrawlOptions:
-    """The options of the commands that crawl, and of ``trawl export``, as typed.
-
-    Attributes:
-        targets: The spiders. Each is a name, ``FILE.py`` or ``MODULE``, with or without ``:CLASS``.
-        takes_all: ``--all``.
-        arguments: ``-a NAME=VALUE``.
-        settings: ``-s NAME=VALUE``.
-        appended: ``-o FEED``.
-        overwritten: ``-O FEED``.
-        job: ``--job DIR``, or an address; None if the setting JOB_DIR applies.
-        job_durability: ``--job-durability LEVEL``.
-        log: ``--log-level``, ``--log-format`` and ``--log-file``.
-        is_quiet: ``--quiet``.
-        fails_on: ``--fail-on KIND``.
-        stats: ``--stats FILE``.
-        receipt: ``--receipt FILE``.
-        metrics: ``--metrics [HOST:]PORT``; None if the option is missing.
-        metrics_scopes: ``--metrics-scopes N``; None for the default.
-        panel: ``--panel [HOST:]PORT``.
-        processes: ``--processes N``; 0 if the option is missing.
-        is_worker: Whether the command is ``trawl worker``, which writes no feeds.
-        waits: ``--wait``: whether a single page and its robots.txt are retried, as in a crawl.
-        leader: ``--leader FD``, the socket to the process that started this worker; None if there is none.
-    """
+    """The options of the commands that crawl, and of ``trawl export``, as typed. With None, the setting applies."""
 
     targets: Sequence[str] = ()
     takes_all: bool = False
@@ -109,7 +58,9 @@ class CrawlOptions:
     overwritten: Sequence[str] = ()
     job: str | None = None
     job_durability: str | None = None
-    log: LogOptions = LogOptions()
+    log_level: str | None = None
+    log_format: str | None = None
+    log_file: str | None = None
     is_quiet: bool = False
     fails_on: Sequence[str] = ()
     stats: str | None = None
@@ -117,10 +68,25 @@ class CrawlOptions:
     metrics: str | None = None
     metrics_scopes: int | None = None
     panel: str | None = None
-    processes: int = 0
-    is_worker: bool = False
+    processes: int = 0  # 0 without the option
+    is_worker: bool = False  # `trawl worker`, which writes no feeds
     waits: bool = False
-    leader: int | None = None
+    leader: int | None = None  # the socket to the process that started this worker
+
+    def log_layer(self, default_level: str | None = None) -> Layer:
+        """Return the settings of the log, with a level for commands that have their own default."""
+        level = self.log_level or default_level
+        values = {"LOG_LEVEL": level and level.upper(), "LOG_FILE": self.log_file, "LOG_FORMAT": self.log_format}
+        given = {name: text for name, text in values.items() if text}
+        return Layer(f"--{next(iter(given), 'LOG_LEVEL').lower().replace('_', '-')}", given)
+
+    def words_of_worker(self) -> list[str]:
+        """Return the options that a leader's workers get too, as words of a command line."""
+        logged = (("--log-level", self.log_level), ("--log-file", self.log_file), ("--log-format", self.log_format))
+        pairs = [("--spider", self.targets[0])]
+        pairs += [(option, text) for option, texts in (("-a", self.arguments), ("-s", self.settings)) for text in texts]
+        pairs += [(option, text) for option, text in logged if text is not None]
+        return [*(word for pair in pairs for word in pair), *(["--quiet"] if self.is_quiet else [])]
 
 
 @attrs.define(eq=False)

@@ -51,7 +51,7 @@ def export_command(options: CrawlOptions, console: Console, *, follows: bool) ->
         console: Standard error.
         follows: ``-f``: whether to continue until the job has finished.
     """
-    early = options.log.layer()
+    early = options.log_layer()
 
     def act(logs: Logs) -> int:
         durability = options.job_durability

@@ -74,7 +74,7 @@ def run_single(options: CrawlOptions, console: Console, act: Callable[[CrawlEntr
         console: Standard error.
         act: Called with the crawl. Runs it and returns the exit status.
     """
-    logged = options.log.layer("WARNING")
+    logged = options.log_layer("WARNING")
     return run_guarded(console, logged, lambda logs: act(_loaded(options, logged, logs)))
 
 
