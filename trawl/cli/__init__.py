@@ -75,14 +75,9 @@ def exit_status(reason: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None = None) -> int:
-    """Run the command.
+    """Run the command, with the arguments after ``trawl``; None for the arguments of this process (``sys.argv``).
 
-    Args:
-        arguments: The command-line arguments after ``trawl``; None for the arguments of this process (``sys.argv``).
-        crawl_with: Runs the crawl instead of the real engine, for tests.
-
-    Returns:
-        The exit status.
+    ``crawl_with`` runs the crawl instead of the real engine, for tests. Returns the exit status.
     """
     words = sys.argv[1:] if arguments is None else [*arguments]
     _open_closed_streams()
@@ -109,9 +104,7 @@ def _open_closed_streams() -> None:
     """Open the null device for each closed standard stream.
 
     Otherwise, the next opened file would get the descriptor number of the stream, and the stream's output would go to
-    that file.
-
-    A feed to a closed standard output is still refused: see :func:`trawl.feeds.storages.open_standard_output`.
+    that file. A feed to a closed standard output is still refused: :func:`trawl.feeds.storages.open_standard_output`.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -119,11 +112,7 @@ def _open_closed_streams() -> None:
 
 
 def _unwritten(error: OSError) -> int:
-    """Report that standard output can't be written, and keep Python from reporting it again at exit.
-
-    Raises:
-        OSError: If the cause of ``error`` is not standard output.
-    """
+    """Report that standard output can't be written, and keep Python from reporting it again at exit."""
     if error.filename is not None or error.errno not in _UNWRITTEN:
         raise error
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - the file stays open
@@ -135,10 +124,7 @@ def _unwritten(error: OSError) -> int:
 
 @contextmanager
 def _heeding_sigterm() -> Iterator[None]:
-    """End the process on SIGTERM, unless a crawl handles the signal.
-
-    Without this handler, the first process of a container would ignore SIGTERM.
-    """
+    """End the process on SIGTERM, unless a crawl handles the signal. A container's first process would ignore it."""
     is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not is_free or threading.current_thread() is not threading.main_thread():
         yield

@@ -173,12 +173,7 @@ def _targets(options: CrawlOptions) -> Sequence[str]:
 def _loaded(
     target: str, options: CrawlOptions, arguments: Mapping[str, str], typed: Sequence[Layer], early: Layer
 ) -> CrawlEntry:
-    """Load a spider and its settings, and apply the command line.
-
-    Raises:
-        SpiderLoadError: If the spider can't be loaded.
-        UsageError: If the command line does not fit the spider, or its settings are wrong.
-    """
+    """Load a spider and its settings, and apply the command line."""
     spider = load_spider(target)
     if options.job == "":  # for example from an empty variable; without a job, a kill would lose everything
         raise UsageError("--job takes a directory or an address, not ''")
@@ -432,9 +427,6 @@ def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Itera
     the time of a crawl without delays.
 
     The collector belongs to the whole process, so only the command uses this function. Crawls inside a program do not.
-
-    Args:
-        seconds: Returns the current time in seconds. Used to measure passes.
     """
     began = 0.0
 

@@ -91,20 +91,7 @@ class CrawlOptions:
 
 @attrs.define(eq=False)
 class CrawlEntry:
-    """A crawl of the command, before its start, while it runs, and after its end.
-
-    Attributes:
-        spider: The spider's class.
-        settings: The settings, including the settings of the command line.
-        arguments: ``-a NAME=VALUE``.
-        layers: The layers that the settings were loaded from.
-        shown_name: The spider's name if the command runs several crawls; otherwise "".
-        recorder: Called with each send and its end; None if sends are not recorded.
-        watchers: More watchers of this crawl.
-        crawl: The running crawl; None before its start.
-        result: The crawl's result; None until the crawl finishes.
-        error_status: Exit status of a crawl that ended with an error and has no result.
-    """
+    """A crawl of the command, before its start, while it runs, and after its end."""
 
     spider: type[Spider]
     settings: Settings
@@ -153,9 +140,7 @@ class CrawlEntry:
 def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
     """Return the spiders to run: as typed, or with ``--all`` each spider below the working directory as ``FILE:CLASS``.
 
-    Raises:
-        UsageError: If no spider is named, if spiders are named together with ``--all``, or if ``--all`` finds none.
-        SpiderLoadError: If ``--all`` finds a file that can't be parsed, because its spiders would be missing.
+    With ``--all``, a file that can't be parsed is an error, because its spiders would be missing.
     """
     if typed and takes_all:
         raise UsageError("--all crawls with every spider below this folder: do not name spiders too")
@@ -172,11 +157,7 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
 
 
 def refuse_clashes(entries: Sequence[CrawlEntry]) -> None:
-    """Refuse crawls that would write to the same place or have the same name.
-
-    Raises:
-        UsageError: If two spiders have the same name, or would write to the same feed, job, archive or cookie file.
-    """
+    """Refuse spiders that have the same name, or would write to the same feed, job, archive or cookie file."""
     _refuse_twice(entries, lambda entry: [entry.spider.name], "the spiders {} have the name {!r}: use different names")
     _refuse_twice(
         entries,

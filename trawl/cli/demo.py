@@ -31,11 +31,7 @@ IDLE = 75.0  # maximum seconds that a connection may be idle
 
 
 def demo_command(bind: str, port: int, *, is_verbose: bool) -> None:
-    """Serve the site until Ctrl-C or SIGTERM. Port 0 selects a free port.
-
-    Raises:
-        UsageError: If the server can't listen on the address or port.
-    """
+    """Serve the site until Ctrl-C or SIGTERM. Port 0 selects a free port."""
     with _ended_by_sigterm():
         try:
             server = DemoServer(bind, port, is_verbose=is_verbose)
@@ -51,12 +47,7 @@ def demo_command(bind: str, port: int, *, is_verbose: bool) -> None:
 
 
 class DemoServer(ThreadingTCPServer):
-    """A server for the site. Its socket listens as soon as the server is created.
-
-    Attributes:
-        url: The URL of the first page.
-        is_verbose: Whether each request is printed to standard error.
-    """
+    """A server for the site. Its socket listens as soon as the server is created. ``url`` is the first page's."""
 
     allow_reuse_address = True
     daemon_threads = True

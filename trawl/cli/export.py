@@ -2,8 +2,7 @@
 
 The command joins the job as a session that takes no hosts. The job stores the position of each feed, so the command can
 be killed and run again. Only one process at a time may export. A ``trawl crawl`` with feeds is also an exporting
-process. If the session does not respond for too long, other processes end the session. The command then joins the job
-again.
+process. If other processes end a session that does not respond, the command joins the job again.
 """
 
 from __future__ import annotations
@@ -44,13 +43,7 @@ LOOK_EVERY = 1.0
 
 
 def export_command(options: CrawlOptions, console: Console, *, follows: bool) -> int:
-    """Export the items of a job. Returns the exit status.
-
-    Args:
-        options: The job, the feeds, the settings and the log.
-        console: Standard error.
-        follows: ``-f``: whether to continue until the job has finished.
-    """
+    """Export the items of a job. With ``follows``, continue until the job has finished. Returns the exit status."""
     early = options.log_layer()
 
     def act(logs: Logs) -> int:
@@ -135,12 +128,7 @@ async def _export_from(url: str, settings: Settings, follows: bool) -> None:
 
 
 async def copy_items(job: Job, settings: FeedsSettings, *, follows: bool) -> None:
-    """Copy the items of a job to feeds. A checkpoint. If cancelled, the feeds stay at their recorded positions.
-
-    Args:
-        job: The open job, with the right to export.
-        settings: The settings of the feeds.
-        follows: Whether to continue until the job has finished.
+    """Copy the items of an open job to feeds. A checkpoint. If cancelled, the feeds stay at their recorded positions.
 
     Raises:
         FeedError: If a feed can't be opened or written.

@@ -69,22 +69,14 @@ class DefaultSpider(Spider):
 def run_single(options: CrawlOptions, console: Console, act: Callable[[CrawlEntry], int]) -> int:
     """Load the spider and its settings, call ``act`` and print its error, if any. Returns the exit status.
 
-    Args:
-        options: The options. They name at most one spider; without a spider, :class:`DefaultSpider` is used.
-        console: Standard error.
-        act: Called with the crawl. Runs it and returns the exit status.
+    The options name at most one spider. Without a spider, :class:`DefaultSpider` is used.
     """
     logged = options.log_layer("WARNING")
     return run_guarded(console, logged, lambda logs: act(_loaded(options, logged, logs)))
 
 
 def _loaded(options: CrawlOptions, logged: Layer, logs: Logs) -> CrawlEntry:
-    """Load the spider and its settings, and apply the settings of the log.
-
-    Raises:
-        UsageError: If settings or arguments are wrong.
-        SpiderLoadError: If the spider can't be loaded.
-    """
+    """Load the spider and its settings, and apply the settings of the log."""
     arguments = spider_arguments(options.arguments)
     spider = load_spider(options.targets[0]) if options.targets else DefaultSpider
     unkept = Layer("the command", UNKEPT)
@@ -105,12 +97,7 @@ def _loaded(options: CrawlOptions, logged: Layer, logs: Logs) -> CrawlEntry:
 
 
 async def fetch_response(crawl: Any, request: Request) -> Response:
-    """Send a request in a running crawl. Returns the response even if ``SOFT_BLOCK_DETECTOR`` refuses it. A checkpoint.
-
-    Raises:
-        DownloadError: If there is no response.
-        IgnoreRequest: If robots.txt or a middleware refused the request.
-    """
+    """Send a request in a running crawl. Return even a response that ``SOFT_BLOCK_DETECTOR`` refuses. A checkpoint."""
     try:
         response: Response = await crawl.fetch(request)
     except SoftBlocked as error:
@@ -119,13 +106,7 @@ async def fetch_response(crawl: Any, request: Request) -> Response:
 
 
 def set_work(entry: CrawlEntry, work: Callable[[Any], Awaitable[None]], errors: list[TrawlError]) -> None:
-    """Replace ``start()`` of a crawl's spider with ``work``.
-
-    Args:
-        entry: The crawl.
-        work: Called with the running spider.
-        errors: Collects the trawl errors that ``work`` raises.
-    """
+    """Replace ``start()`` of a crawl's spider with ``work``, and collect the trawl errors that ``work`` raises."""
 
     async def start(self: Spider) -> AsyncGenerator[Any, None]:
         try:
@@ -139,12 +120,7 @@ def set_work(entry: CrawlEntry, work: Callable[[Any], Awaitable[None]], errors: 
 
 
 def set_start(entry: CrawlEntry, start: Callable[[Any], AsyncGenerator[Any, None]]) -> None:
-    """Replace ``start()`` of a crawl's spider, and disconnect the receivers of ``spider_idle``.
-
-    Args:
-        entry: The crawl.
-        start: Called with the running spider.
-    """
+    """Replace ``start()`` of a crawl's spider, and disconnect the receivers of ``spider_idle``."""
 
     def begun(self: Spider) -> AsyncGenerator[Any, None]:
         if (crawler := getattr(self, "crawler", None)) is not None:
@@ -158,15 +134,7 @@ def set_start(entry: CrawlEntry, start: Callable[[Any], AsyncGenerator[Any, None
 
 @attrs.frozen(kw_only=True)
 class FetchView:
-    """What ``trawl fetch`` shows.
-
-    Attributes:
-        has_headers: True to print headers, redirects and delays instead of the body.
-        follows: True to follow redirects.
-        is_rendered: True to render the page in a browser.
-        has_requests: True to print the requests of the rendered page instead of the body.
-        screenshot: File for a picture of the rendered page; None for none.
-    """
+    """What ``trawl fetch`` shows: without an option, the body of the last response after redirects."""
 
     has_headers: bool = False
     follows: bool = True
@@ -221,8 +189,7 @@ def fetch_command(
 ) -> int:
     """Fetch a URL and print one of these: the body; the headers, redirects and delays; the requests of the page.
 
-    Returns:
-        The exit status: FAILED if there is no response, or its status code is 400 or above.
+    Returns FAILED if there is no response, or its status code is 400 or above.
     """
     view = view or FetchView()
 

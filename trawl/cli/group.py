@@ -101,11 +101,7 @@ def _advice(name: str, context: Any) -> str:
 def _errors_in_one_line(context: Any = None) -> Iterator[None]:
     """End the command with one line on standard error after a usage error or an error raised by trawl.
 
-    Args:
-        context: typer's context, which has the typed command.
-
-    Raises:
-        Exit: If there was an error. typer ends the command with the exit status of this exception.
+    typer ends the command with the exit status of the exception Exit. ``context`` is typer's, with the typed command.
     """
     try:
         yield
@@ -148,11 +144,7 @@ class Group(TyperGroup):
         return [*self.commands, *(name for name in plugin_names(PLUGINS) if name not in self.commands)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of this name, or None.
-
-        Raises:
-            SettingsError: If another package declares the command and it can't be loaded.
-        """
+        """Return the command of this name, or None."""
         own = self.commands.get(cmd_name)
         if own is not None or cmd_name not in plugin_names(PLUGINS):
             return own

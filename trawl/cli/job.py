@@ -122,11 +122,7 @@ def orders_of(
     add: str | None = None,
     drop: str | None = None,
 ) -> list[Order]:
-    """Return the orders of the command line.
-
-    Raises:
-        UsageError: If two of pause, stop and resume are given, or a limit is not KEY=VALUE.
-    """
+    """Return the orders of the command line."""
     if pause + stop + resume > 1:
         raise UsageError("give only one of --pause, --stop and --resume")
     orders: list[Order] = []
@@ -151,12 +147,8 @@ def job_command(
 ) -> None:
     """Show a job, queue its failed requests again, export its requests, or change it while it runs.
 
-    Args:
-        job: The job's directory, or its address in a server.
-        requeues: Queue the job's failed requests again.
-        exports: Print its pending requests as JSON, one per line.
-        orders: Make these changes to the running job, in this order.
-        parts: Show these parts of the running job: its ``workers``, ``why`` requests wait, or its status as ``json``.
+    ``exports`` prints its pending requests as JSON, one per line. ``parts`` of a running job are its ``workers``,
+    ``why`` requests wait, and its status as ``json``.
     """
 
     def act(address: str) -> None:
@@ -189,25 +181,14 @@ def _show(job: str, *, requeues: bool, exports: bool) -> None:
 
 
 class DirectoryLink:
-    """The connection to the process of a job in a directory.
-
-    Args:
-        job: The job's directory.
-
-    Attributes:
-        name: The job, for messages.
-    """
+    """The connection to the process of a job in a directory."""
 
     def __init__(self, job: str) -> None:
         self.name: str = job
         self._job = Path(job)
 
     def sessions(self) -> list[SessionReport]:
-        """Return the report of its process.
-
-        Raises:
-            UsageError: If no process works on the job.
-        """
+        """Return the report of its process. Raises UsageError if no process works on the job."""
         status = ask(self._job, status=True).crawl_status()
         owner = inspect.inspect_job(self._job).owner
         return [SessionReport(number=1, name=f"{owner or ''}", parts=1024, status=status, is_other_version=not status)]
@@ -242,14 +223,7 @@ class DirectoryLink:
 
 
 class ServerLink:
-    """The connection to the processes of a job in a server.
-
-    Args:
-        job: The job's address.
-
-    Attributes:
-        name: The job without its password, for messages.
-    """
+    """The connection to the processes of a job in a server. ``name`` is the job without its password."""
 
     def __init__(self, job: str) -> None:
         from trawl.frontier.redis import client, report  # noqa: PLC0415 - needs coredis
@@ -300,11 +274,7 @@ class ServerLink:
         return (replies[0].words if replies else silence), host
 
     def effect_of(self, order: Order) -> str:
-        """Return the effect that an order would have now.
-
-        Raises:
-            TrawlError: If the order does not fit.
-        """
+        """Return the effect that an order would have now. Raises TrawlError if the order does not fit."""
         replies, silence = self._replies(Question(preview=order))
         for _, reply in replies:
             if reply.error:
@@ -361,15 +331,7 @@ def _stored_look(report: JobReport, view: View) -> Look:
 
 
 def panel_command(job: str, listen: str) -> None:
-    """Show a job in the browser until Ctrl-C.
-
-    Args:
-        job: The job's directory, or its address in a server.
-        listen: ``[HOST:]PORT``.
-
-    Raises:
-        UsageError: If the port can't be opened, the extra is missing, or there is no job.
-    """
+    """Show a job in the browser until Ctrl-C. ``listen`` is ``[HOST:]PORT``."""
     panel = open_panel(listen, load(*ambient()).of(ObserveSettings).panel_token, "--listen")
 
     def act(address: str) -> None:
@@ -489,12 +451,7 @@ def _time(time_utc: datetime) -> str:
 
 
 def workers_table(sessions: Sequence[SessionReport], width: int = WIDE) -> Table:
-    """Return a table of the sessions of a job, with their sum below.
-
-    Args:
-        sessions: The sessions.
-        width: Columns of the terminal.
-    """
+    """Return a table of the sessions of a job, with their sum below. ``width`` is the terminal's, in columns."""
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
     titles = [title for title in _COLUMNS if width >= WIDE or title not in _WIDE_ONLY]
 

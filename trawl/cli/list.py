@@ -24,22 +24,14 @@ _SKIPPED = frozenset({"__pycache__", "build", "dist", "node_modules", "site-pack
 
 @attrs.frozen(order=True)
 class Found:
-    """A spider in a file.
-
-    Attributes:
-        name: The spider's name.
-        target: The spider as an argument of ``trawl crawl``: ``FILE:CLASS``.
-    """
+    """A spider in a file, with its ``FILE:CLASS`` as an argument of ``trawl crawl``."""
 
     name: str
     target: str
 
 
 def list_command(places: Sequence[str]) -> int:
-    """Print the name and target of each spider in ``places``. Returns the exit status.
-
-    Files that can't be parsed, and an empty result, are reported on standard error.
-    """
+    """Print the name and target of each spider in ``places``. Returns the exit status."""
     missing = [place for place in places if not Path(place).exists()]
     for place in missing:
         typer.echo(f"trawl: {printable(place)}: no such file or folder", err=True)
@@ -58,8 +50,8 @@ def find_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
     """Return the spiders in files and folders, sorted and without duplicates, and the files that can't be parsed.
 
     The search includes subfolders. A class counts as a spider if the name of one of its bases ends in ``Spider``, and
-    if the class, or a base in the same file, sets ``name`` to a literal. The second value has an entry for each file
-    that can't be parsed but may contain spiders: a sentence with the place and the cause.
+    if the class, or a base in the same file, sets ``name`` to a literal. A file that can't be parsed but may contain
+    spiders has a sentence with the place and the cause.
     """
     found: set[Found] = set()
     unread: dict[str, str] = {}

@@ -53,9 +53,6 @@ def feeds_layer(appended: Iterable[str], overwritten: Iterable[str]) -> Layer:
     """Return a layer with the setting FEEDS for ``-o`` (append) and ``-O`` (overwrite); empty without these options.
 
     Without ``FEED:FORMAT``, the file's extension gives the format; standard output is JSON lines.
-
-    Raises:
-        UsageError: If a feed is given twice or has an empty name.
     """
     feeds: dict[str, dict[str, object]] = {}
     for option, texts, overwrite in (("-o", appended, False), ("-O", overwritten, True)):
@@ -76,11 +73,7 @@ def _path_and_format(text: str) -> tuple[str, str]:
 
 
 def spider_arguments(texts: Iterable[str]) -> dict[str, str]:
-    """Return the spider's arguments from ``-a NAME=VALUE``; the last value of a name counts.
-
-    Raises:
-        UsageError: If an argument has no ``=``, or its name is not a Python identifier.
-    """
+    """Return the spider's arguments from ``-a NAME=VALUE``; the last value of a name counts."""
     arguments: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -91,11 +84,7 @@ def spider_arguments(texts: Iterable[str]) -> dict[str, str]:
 
 
 def check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
-    """Check arguments against the spider's constructor.
-
-    Raises:
-        UsageError: If the constructor does not accept an argument, or an argument is missing.
-    """
+    """Raise UsageError if the spider's constructor does not accept the arguments."""
     try:
         inspect.signature(spider).bind(**arguments)
     except TypeError as error:
@@ -128,14 +117,7 @@ def load_spider(target: str) -> type[Spider]:
 
 
 def load_spiders(target: str) -> list[type[Spider]]:
-    """Return all spiders that ``target`` names.
-
-    These are the classes that have a ``name``, in the order in which the module defines them.
-
-    Raises:
-        SpiderNotFound: Like :func:`load_spider`, except that several spiders are not an error.
-        SpiderLoadError: Like :func:`load_spider`.
-    """
+    """Return all classes with a ``name`` that ``target`` names, in the order in which the module defines them."""
     module, place, class_name = _loaded(target)
     found = _spiders_of(module)
     if class_name or not found:
@@ -144,12 +126,7 @@ def load_spiders(target: str) -> list[type[Spider]]:
 
 
 def load_module(path: str) -> ModuleType:
-    """Import and return a Python file.
-
-    Raises:
-        SpiderNotFound: If the file does not exist.
-        SpiderLoadError: If its import fails.
-    """
+    """Import and return a Python file."""
     return _from_file(Path(path))
 
 
@@ -182,10 +159,8 @@ def _split(target: str) -> tuple[str, str]:
 def find_spider(name: str) -> str:
     """Return the target of the spider with this name below the working directory; "" if there is none.
 
-    Of several spiders of a moved project, the last counts, as in Scrapy, and a warning names them.
-
-    Raises:
-        SpiderNotFound: If several spiders have this name.
+    If several spiders have this name, raise SpiderNotFound. But of several spiders of a moved project, the last counts,
+    as in Scrapy, and a warning names them.
     """
     _add_to_path(Path.cwd())
     targets = [each.target for each in find_spiders(Path())[0] if each.name == name]
@@ -208,9 +183,6 @@ def all_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
 
     In a moved project, a class may compute its name, or its base may be in another file. As in Scrapy, such a spider is
     found in the modules that ``SPIDER_MODULES`` names, because these are imported if they have a class.
-
-    Args:
-        places: Files and folders.
     """
     found, unread = find_spiders(*places)
     roots = cache(_spider_modules)

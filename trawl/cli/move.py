@@ -58,11 +58,7 @@ _PLAIN = "pyproject.toml"
 class Decision:
     """A decision that a person must make.
 
-    Attributes:
-        path: The file.
-        line: The line in the moved file, from 1.
-        reason: The difference, and what to write.
-        section: The section of the guide.
+    ``line`` is the line in the moved file, and ``section`` is a section of the guide.
     """
 
     path: str
@@ -76,14 +72,7 @@ class Decision:
 
 @attrs.frozen
 class _File:
-    """A file, and its text before and after the move.
-
-    Attributes:
-        path: The file.
-        before: The text; "" for a new file.
-        after: The text after the move.
-        encoding: The encoding of the file.
-    """
+    """A file, and its text before and after the move. ``before`` is "" for a new file."""
 
     path: Path
     before: str
@@ -101,19 +90,16 @@ class _File:
 def move_command(
     place: str, *, writes: bool = False, takes_uncommitted: bool = False, is_for_both: bool = False
 ) -> int:
-    """Show or make the changes to a project, and list the remaining decisions.
+    """Show the changes to a project as a diff, or write them, and list the remaining decisions.
 
     Args:
         place: The folder of the project or of its package, or a single file.
-        writes: Whether to write the files. Otherwise, the changes are shown as a diff.
+        writes: Whether to write the files.
         takes_uncommitted: Whether to write files that have changes which are not committed to git.
         is_for_both: Whether the code must still work with Scrapy.
 
     Returns:
         The exit status: FAILED if a file was not written because of uncommitted changes, otherwise OK.
-
-    Raises:
-        UsageError: If there is no such file or folder.
     """
     root = Path(place)
     if not root.exists():
@@ -325,10 +311,7 @@ def _assigned(nodes: Iterable[ast.AST], name: str) -> Iterator[tuple[ast.Assign 
 
 
 def _declared(root: Path) -> set[str]:
-    """Return the names that the settings of the project set, so that no spider needs to declare them.
-
-    The names of the project's classes that have ``own_settings`` are in the result too.
-    """
+    """Return the names that the project's settings declare for its spiders, and its classes with ``own_settings``."""
     found: list[ast.stmt] = []
     for path in _files(root):
         with suppress(SyntaxError, ValueError, LookupError):  # reported as a decision
@@ -364,10 +347,7 @@ def _own_settings(text: str, declared: Collection[str]) -> Iterator[Edit]:
 
 
 def _added(text: str, place: Edit, line: str) -> Edit:
-    """Return the edit that adds a statement.
-
-    It is added on the next line, or before the statement at ``place`` if that line has other code.
-    """
+    """Return the edit that adds a line after the statement at ``place``, or before it if its line has other code."""
     before, after = _beside(text, place)
     if _other_code(text, place):
         return Edit(place.start, place.start, f"{line}; ")
@@ -448,10 +428,7 @@ def _settings(root: Path, files: Sequence[_File], decisions: list[Decision]) -> 
 
 
 def _settings_modules(root: Path) -> dict[Path, Path]:
-    """Return the settings modules of a Scrapy project, each with its ``pyproject.toml``.
-
-    The default module is the first. Modules in one package have the same file.
-    """
+    """Return the settings modules of a Scrapy project, the default first, each with its ``pyproject.toml``."""
     root = root.resolve()
     config = next((folder for folder in (root, root.parent) if (folder / "scrapy.cfg").is_file()), None)
     parser = configparser.ConfigParser()
@@ -480,13 +457,7 @@ def _file_of(folder: Path, module: str) -> Path | None:
 
 
 def _table(path: Path, made: Callable[[], str | None]) -> _File | None:
-    """Return a ``pyproject.toml`` with the table ``[tool.trawl]``.
-
-    If the file lacks the table, ``made`` makes it. If ``made`` returns None, return None.
-
-    Raises:
-        UsageError: If the file is not valid TOML.
-    """
+    """Return a ``pyproject.toml`` with the table ``[tool.trawl]``; None if the table is missing and ``made`` fails."""
     try:
         before = path.read_text("utf-8") if path.is_file() else ""
         has_table = "trawl" in tomllib.loads(before).get("tool", {})

@@ -170,14 +170,7 @@ FIRST_DOMAIN = "example.com"
 
 
 def new_project(directory: str) -> None:
-    """Write a project with a first spider and its test.
-
-    Args:
-        directory: The project's folder, made if needed. No file is overwritten.
-
-    Raises:
-        UsageError: If a file exists already or can't be written.
-    """
+    """Write a project with a first spider and its test. No file is overwritten."""
     root = Path(directory)
     name = root.resolve().name
     texts = {path: Template(text).substitute(project=_plain(name), name=FIRST) for path, text in PROJECT.items()}
@@ -189,15 +182,8 @@ def new_spider(name: str, domain: str, template: str) -> None:
     """Write a spider and its test.
 
     They go to ``spiders/`` and ``tests/`` if the working directory has these folders, otherwise to the working
-    directory.
-
-    Args:
-        name: The spider's name. Its file gets the same name if Python can import a file with that name.
-        domain: A host, with or without a port, or the start URL.
-        template: basic, crawl or sitemap.
-
-    Raises:
-        UsageError: If the name, domain or template is invalid, or a file exists already or can't be written.
+    directory. The spider's file has its name if Python can import a file with that name. ``domain`` is a host, with or
+    without a port, or the start URL.
     """
     start = _start_of(domain)
     _check(name, template)

@@ -43,16 +43,7 @@ TROUBLE: Mapping[str, str] = {
 
 @attrs.define
 class ParsedPage:
-    """The outputs of a callback for one response.
-
-    Attributes:
-        url: The response's URL.
-        status: The response's status.
-        depth: Number of links from the first page.
-        callback: The callback's name.
-        items: The items that the callback yielded.
-        requests: The requests that the callback yielded.
-    """
+    """The outputs of a callback for one response. ``depth`` is the number of links from the first page."""
 
     url: str
     status: int
@@ -85,11 +76,8 @@ def _written(item: object) -> str:
 class OutputCollector:
     """Collects the outputs of callbacks, as a spider middleware.
 
-    Args:
-        depth: Maximum depth in pages; 1 follows no requests.
-
-    Attributes:
-        pages: One entry per callback, in the order of the calls.
+    Requests are followed to a depth of ``depth`` pages; with 1, none are followed. ``pages`` has one entry per
+    callback, in the order of the calls.
     """
 
     def __init__(self, depth: int) -> None:
@@ -114,13 +102,9 @@ class OutputCollector:
 
 
 class HttpErrorCollector:
-    """Collects status codes outside 2xx, as a downloader middleware.
+    """Collects status codes outside 2xx in ``refusals``, as a downloader middleware.
 
-    Args:
-        url: The URL of the first page. The status of a robots.txt is collected only if robots.txt is this first page.
-
-    Attributes:
-        refusals: The status codes, without duplicates.
+    The status of a robots.txt is collected only if robots.txt is the first page, ``url``.
     """
 
     def __init__(self, url: str) -> None:
@@ -155,10 +139,8 @@ def parse_command(
     """Fetch a URL, run a callback on it and print its outputs.
 
     If ``callback`` is None, the callback for start URLs runs. Requests are followed to a depth of ``depth`` pages; with
-    1, none are followed. ``meta`` and ``cb_kwargs`` are JSON.
-
-    Returns:
-        The exit status: FAILED if no callback was called or a callback failed.
+    1, none are followed. ``meta`` and ``cb_kwargs`` are JSON. Returns FAILED if no callback was called or a callback
+    failed.
     """
 
     def act(entry: CrawlEntry) -> int:

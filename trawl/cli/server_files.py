@@ -70,14 +70,7 @@ class _Refused(Exception):
 
 
 def check_files(folder: Path) -> None:
-    """Check the names, owners and permissions of a server's files, without opening them.
-
-    Args:
-        folder: The server's folder in the job's directory.
-
-    Raises:
-        JobError: If a file is a link, belongs to another user, or is writable by others.
-    """
+    """Check the names, owners and permissions of a server's files, without opening them. Raises JobError."""
     job = folder.parent
     check_directory(job)
     if not check_file(job, folder, kind=stat.S_IFDIR):
@@ -94,11 +87,7 @@ def check_files(folder: Path) -> None:
 
 
 def check_contents(folder: Path) -> None:
-    """Read all files of a server, and refuse commands and values that trawl never stores. Blocks.
-
-    Raises:
-        JobError: If a file contains such a command or value or can't be read, or if the manifest names other files.
-    """
+    """Refuse files of a server with commands and values that trawl never stores. Raises JobError. Blocks."""
     job, manifest = folder.parent, folder / _FOLDER / _MANIFEST
     there = [path for place in (folder, manifest.parent) if place.is_dir() for path in place.iterdir()]
     # Ignore case, because some file systems ignore it.
@@ -143,21 +132,14 @@ def _check_log(file: BufferedReader) -> None:
 
 
 class _Commands:
-    """Checks commands.
-
-    A large job has millions of values in its commands, so the loop over values calls few functions.
-    """
+    """Checks commands. A large job has millions of values, so the loop over values calls few functions."""
 
     def __init__(self) -> None:
         self._counts: dict[bytes, int] = {}  # cached by line, because there are few different lines and parsing is slow
         self._lengths: dict[bytes, int] = {}
 
     def check(self, buffer: bytes) -> int:
-        """Check the complete commands in ``buffer``. Returns the position of the first incomplete command.
-
-        Raises:
-            _Refused: If a command is not used by trawl, or the data is not a command.
-        """
+        """Check the complete commands in ``buffer``. Returns the position of the first incomplete command."""
         at = start = 0
         index, lengths = buffer.index, self._lengths
         try:
@@ -221,12 +203,7 @@ def _bytes(file: BinaryIO, length: int) -> bytes:
 
 
 def _check_snapshot(file: BufferedReader) -> None:
-    """Check a snapshot, and leave ``file`` positioned after it.
-
-    Raises:
-        _Refused: If the snapshot contains anything but a job's values.
-        EOFError: If the snapshot ends early.
-    """
+    """Check a snapshot, and leave ``file`` after it. Raises EOFError if the snapshot ends early."""
     if not _SNAPSHOT.fullmatch(_bytes(file, 9)):
         raise _Refused("has a snapshot of an unknown form")
     while (kind := _bytes(file, 1)[0]) != _END:

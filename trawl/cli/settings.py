@@ -108,11 +108,7 @@ def _masked(pair: re.Match[str]) -> str:
 
 
 def print_one(settings: Settings, name: str, console: Console) -> None:
-    """Print only the value of one setting, for scripts.
-
-    Raises:
-        SettingsError: If the setting does not exist.
-    """
+    """Print only the value of one setting, for scripts."""
     name = RENAMED.get(name, name)
     if name not in settings:
         if reason := setting_advice(name):
@@ -162,10 +158,7 @@ _SCRAPYS: Mapping[str, str] = {
 
 
 def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None) -> str:
-    """Return the text of a ``pyproject.toml`` with the settings in ``values``.
-
-    ``lines`` has the line number of each setting in ``settings.py``.
-    """
+    """Return the text of a ``pyproject.toml`` with settings, whose ``lines`` in ``settings.py`` messages name."""
     settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []
     unused: list[str] = []
@@ -207,10 +200,7 @@ def _other_defaults(values: Mapping[str, object]) -> Iterator[str]:
 
 
 def lines_of(source: str) -> dict[str, int]:
-    """Return the line of each upper-case name that a file sets.
-
-    If a name is set several times, its last line counts.
-    """
+    """Return the last line of each upper-case name that a file sets."""
     names = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
     return {name.id: name.lineno for name in names if isinstance(name.ctx, ast.Store) and name.id.isupper()}
 
@@ -259,11 +249,7 @@ def _toml_part(value: object, path: str) -> tuple[object, list[str]]:
 
 
 def _value(value: object) -> str:
-    """Return a value as TOML 1.0 writes it.
-
-    Raises:
-        TypeError: If TOML can't express the value.
-    """
+    """Return a value as TOML 1.0 writes it. Raises TypeError if TOML can't express the value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

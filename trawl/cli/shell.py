@@ -60,12 +60,7 @@ BANNER = """\
 class Session:
     """The names and functions that the lines of a session share.
 
-    Args:
-        thread: The crawl in which lines with ``await`` run.
-
-    Attributes:
-        wait_for: Runs a coroutine in the crawl and returns its result.
-        names: The variables of the session.
+    ``wait_for`` runs a coroutine in the crawl and returns its result.
     """
 
     def __init__(self, thread: CrawlThread) -> None:
@@ -117,11 +112,7 @@ class Session:
         return response
 
     def view(self, response: Response | None = None) -> Path:
-        """Show a response in a browser, by default the session's response. Returns the path of a file with its body.
-
-        Raises:
-            UsageError: If nothing was fetched yet.
-        """
+        """Show a response in a browser, by default the session's response. Returns the path of a file with its body."""
         shown = response or self.names["response"]
         if shown is None:
             raise UsageError("nothing was fetched yet; call fetch(URL)")
@@ -287,8 +278,7 @@ def shell_command(
 ) -> int:
     """Open a shell on a running crawl, with the page at ``url`` if there is one. Returns the exit status.
 
-    If ``code`` is given, it is run and its value is printed. Otherwise, the shell reads lines. With ``is_rendered``, a
-    browser renders the page.
+    If ``code`` is given, it is run and its value is printed. Otherwise, the shell reads lines.
     """
 
     def act(entry: CrawlEntry) -> int:
@@ -305,11 +295,7 @@ def shell_command(
 
 
 class CrawlThread:
-    """A crawl that waits for work in its own thread; a context manager.
-
-    Attributes:
-        spider: The running spider.
-    """
+    """A crawl that waits for work in its own thread; a context manager. ``spider`` is the running spider."""
 
     def __init__(self, entry: CrawlEntry, crawl_with: CrawlWith) -> None:
         self._entry = entry

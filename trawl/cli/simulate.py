@@ -1,8 +1,5 @@
 """The commands ``trawl simulate``, ``trawl plan`` and ``trawl receipt``.
 
-``simulate`` compares runs on a simulated web, ``plan`` estimates a crawl of given URLs, and ``receipt`` checks a crawl
-that has ended.
-
 Length: ``simulate`` and ``plan`` share the simulations, their errors and their tables.
 """
 
@@ -455,12 +452,7 @@ def rates_table(simulation: Simulation, width: int, *, is_ascii: bool = False) -
     """Return a table with the rate of each scope over time, as a line of bars; None if nothing was sent.
 
     A full bar is the limit of the scope's server, or the scope's highest rate if there is no limit. A ``!`` below a bar
-    marks refusals.
-
-    Args:
-        simulation: The run.
-        width: Columns of the terminal.
-        is_ascii: Whether the terminal lacks block characters.
+    marks refusals. ``width`` is the terminal's, in columns. ``is_ascii`` is for a terminal without block characters.
     """
     scopes = simulation.scopes
     if not scopes:

@@ -69,12 +69,8 @@ def summary_table(
 ) -> Table:
     """Return the summary of a crawl as a table of two columns.
 
-    Args:
-        reason: The reason why the crawl ended.
-        elapsed: The duration of the crawl in seconds.
-        stats: The statistics of the crawl.
-        name: The spider's name if the command ran several spiders.
-        hidden: A sentence for each setting that has no effect because of another setting.
+    ``name`` is the spider's, if the command ran several spiders. ``hidden`` has a sentence for each setting that has no
+    effect because of another setting.
     """
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)
@@ -89,12 +85,7 @@ def summary_table(
 
 
 def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table | None:
-    """Return a table of the scopes' sends, limits and delays; None if nothing was sent or delayed.
-
-    Args:
-        reports: The reports of the scopes, the busiest first.
-        width: Columns of the terminal.
-    """
+    """Return a table of the busiest scopes' sends, limits and delays; None if nothing was sent or delayed."""
     sent = [report for report in reports if report.sends or max(report.limited.values(), default=0.0) >= _FELT]
     if not sent:
         return None
@@ -211,10 +202,8 @@ _FEWER = re.compile(r"fewer-items=(\d+(?:\.\d+)?)%")
 class FailOn:
     """The kinds of failure that ``--fail-on`` names.
 
-    Attributes:
-        kinds: Kinds of :data:`trawl.observe.FAILINGS`.
-        fewer: Tolerated share of missing items compared with the last crawl, from 0.0 to 1.0; None without
-            ``fewer-items``.
+    ``fewer`` is the tolerated share of missing items compared with the last crawl, from 0.0 to 1.0; None without
+    ``fewer-items``.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -224,12 +213,7 @@ class FailOn:
     def parse(cls, typed: Sequence[str], stats_file: StatsFile | None) -> FailOn:
         """Return the kinds that the options name. Each option has one or several kinds, separated by commas.
 
-        Args:
-            typed: The values of the options.
-            stats_file: The file that ``--stats`` names, or None.
-
-        Raises:
-            UsageError: If a kind does not exist, or ``fewer-items`` is used without ``--stats FILE``.
+        ``fewer-items`` needs the file that ``--stats`` names.
         """
         kinds, fewer = set(), None
         for name in (name.strip() for text in typed for name in text.split(",")):
@@ -251,9 +235,7 @@ class FailOn:
     def lost_items(self, stats: Mapping[str, object], earlier: Mapping[str, object]) -> str:
         """Return a sentence if a crawl has too few items compared with the last crawl; otherwise "".
 
-        Args:
-            stats: The statistics of the crawl.
-            earlier: The statistics of the last crawl; empty if there was none.
+        ``earlier`` has the statistics of the last crawl; empty if there was none.
         """
         items, before = (each.get("item_scraped_count", 0) for each in (stats, earlier))
         if self.fewer is None or not isinstance(items, int) or not isinstance(before, int | float):
@@ -270,11 +252,7 @@ class FailOn:
 class StatsFile:
     """The file of ``--stats``: one JSON object with all statistics, which is written completely or not at all.
 
-    Args:
-        path: The path of the file; ``-`` for standard output.
-
-    Raises:
-        UsageError: If the file's folder does not exist or can't be written to, or the path is a folder.
+    The path ``-`` is standard output.
     """
 
     def __init__(self, path: str) -> None:
@@ -295,11 +273,7 @@ class StatsFile:
         return self._path is not None
 
     def earlier(self) -> Mapping[str, object]:
-        """Return the statistics of the last crawl, or of the last crawls by spider; empty if there is no file.
-
-        Raises:
-            UsageError: If the file can't be read or contains something else.
-        """
+        """Return the statistics of the last crawl, or of the last crawls by spider; empty if there is no file."""
         if self._path is None or not self._path.exists():
             return {}
         try:
@@ -311,11 +285,7 @@ class StatsFile:
             ) from error
 
     def write(self, stats: Mapping[str, object]) -> None:
-        """Write the statistics, with dates in ISO 8601 format. An existing file is replaced.
-
-        Raises:
-            TrawlError: If the file can't be written.
-        """
+        """Write the statistics, with dates in ISO 8601 format. An existing file is replaced."""
         text = msgspec.json.format(to_json(dict(stats))) + b"\n"
         try:
             if self._path is None and sys.stdout.isatty():

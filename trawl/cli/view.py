@@ -149,15 +149,9 @@ def can_show(console: Console) -> bool:
 
 
 def open_panel(listen: str, token: str, option: str = "--panel") -> Panel:
-    """Open the socket of the panel in the browser, before anything is sent.
+    """Open the socket of the panel in the browser at ``[HOST:]PORT``, before anything is sent.
 
-    Args:
-        listen: ``[HOST:]PORT``.
-        token: The setting PANEL_TOKEN; "" for none.
-        option: The option, for messages.
-
-    Raises:
-        UsageError: If the port can't be opened, or the panel extra is missing.
+    ``token`` is the setting PANEL_TOKEN. Messages name ``option``.
     """
     try:
         from trawl.panel import Panel, parse_address  # noqa: PLC0415 - needs the extra "panel"
@@ -195,12 +189,7 @@ def _apart(text: str) -> tuple[str, str]:
 
 
 class Panels:
-    """The panels of the running crawls, one below the other.
-
-    Args:
-        console: The console that shows the panels.
-        status: Returns the status of a crawl; by default, its status in this process.
-    """
+    """The panels of the running crawls, one below the other."""
 
     def __init__(self, console: Console, status: StatusOf = status_of) -> None:
         self._console = console

@@ -154,11 +154,7 @@ class Messages:
 
 
 class LeaderProcess:
-    """The connection of a worker to the leader, which has started the worker.
-
-    Args:
-        descriptor: The socket.
-    """
+    """The connection of a worker to the leader, which has started the worker. ``descriptor`` is the socket."""
 
     def __init__(self, descriptor: int) -> None:
         try:
@@ -195,11 +191,7 @@ class LeaderProcess:
 async def rejoining(crawl: Callable[[], Awaitable[T]]) -> T:
     """Run a crawl. If other processes of its job have taken over its work, run it again, so that it joins them.
 
-    If the server is unreachable at that time, wait until it is reachable, as after any lost connection. A checkpoint. A
-    cancellation ends the crawl.
-
-    Raises:
-        JobUnavailable: If the server could not be reached the first time.
+    If the server is unreachable at that time, wait until it is reachable. The first time, JobUnavailable is raised.
     """
     has_joined = is_waiting = False
     while True:
@@ -223,11 +215,7 @@ def job_of_leader() -> str | None:
 
 
 def require_address(job: str) -> None:
-    """Refuse a job that several processes can't share.
-
-    Raises:
-        UsageError: If no job is given, or the job is in a directory.
-    """
+    """Refuse a job that several processes can't share, because it is missing or in a directory."""
     if not job:
         raise UsageError("there is no job to join: give its address, redis://HOST/NAME")
     if not job.startswith(SCHEMES):
@@ -239,10 +227,6 @@ def spider_of_job(url: str) -> str:
 
     The server's data only selects one of the spiders below the working directory. It can't cause another file to be
     loaded.
-
-    Raises:
-        JobError: If the server does not reply or refuses the connection.
-        UsageError: If no spider has the name of the job's spider, or if several have it.
     """
     if (facts := _info_of(url)) is None:
         logger.warning("the job does not exist yet: waiting until a crawl creates it (--spider creates it here)")
@@ -286,15 +270,9 @@ class _Worker:
 class WorkerPool:
     """The workers of a crawl, which this process leads.
 
-    Args:
-        words: The arguments of a worker after ``trawl``.
-        count: The number of workers.
-        url: The job's address.
-        lifeline: A file descriptor that workers inherit. A local server runs until all processes have closed it.
-        console: Standard error.
-
-    Attributes:
-        scopes: The final reports of the workers' scopes.
+    Each worker is ``trawl`` with the arguments ``words``. It inherits the file descriptor ``lifeline``, and a local
+    server runs until all processes have closed that descriptor. ``scopes`` are the final reports of the workers'
+    scopes.
     """
 
     def __init__(self, words: Sequence[str], count: int, url: str, lifeline: int | None, console: Console) -> None:
@@ -488,9 +466,9 @@ async def lead(
     shown: Callable[[StatusOf, str], Sequence[Watcher]],
     console: Console,
 ) -> list[ScopeReport]:
-    """Run a crawl in several processes, which this process leads. A checkpoint.
+    """Run a crawl in several processes, which this process leads. A checkpoint. Returns the reports of the scopes.
 
-    The result has the statistics of all processes.
+    The result of ``entry`` has the statistics of all processes.
 
     Args:
         entry: The crawl.
@@ -500,14 +478,6 @@ async def lead(
         shown: Called with the function that returns a crawl's status, and the job's address. Returns the watchers that
             show the crawl.
         console: Standard error.
-
-    Returns:
-        The reports of the scopes.
-
-    Raises:
-        UsageError: If no server program is installed, the job was created without a server, or the system has no Unix
-            sockets.
-        JobError: If another process uses the job, or its server does not start or ends again and again.
     """
     if os.name != "posix":
         raise UsageError("--processes needs a Unix system: on others, run `trawl crawl SPIDER --job URL` several times")

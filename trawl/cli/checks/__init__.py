@@ -75,10 +75,7 @@ def check_spider(
 ) -> list[CheckMessage]:
     """Return every error in a spider's class, sorted by line.
 
-    Args:
-        spider: The class.
-        is_moved: Whether to treat the spider as written for Scrapy.
-        settings: The settings of its crawl. With settings, the project of a moved spider is checked too.
+    With the settings of its crawl, the project of a moved spider is checked too.
     """
     source = SpiderSource(spider)
     found = {
@@ -135,9 +132,8 @@ def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
 def check_command(targets: Sequence[str]) -> int:
     """Check the spiders in ``targets`` and print one line for each error, ``FILE:LINE: message``.
 
-    Returns:
-        The exit status. As for ``trawl crawl``, it is USAGE if a target has no spider or a file imports Scrapy.
-        Differences from Scrapy are not errors. They are printed to standard error.
+    Differences from Scrapy are not errors. They are printed to standard error. As for ``trawl crawl``, the exit status
+    is USAGE if a target has no spider or a file imports Scrapy.
     """
     spiders = 0
     wrong: list[str] = []

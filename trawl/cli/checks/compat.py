@@ -163,12 +163,7 @@ _OF_BYTES = frozenset({"BytesIO", "b64decode", "b64encode", "crc32", "md5", "sha
 
 
 def check_compat(spider: type[Spider], settings: Settings) -> Iterator[CheckMessage]:
-    """Report the code and settings of a project that behave differently than in Scrapy.
-
-    Args:
-        spider: The spider's class, which was written for Scrapy.
-        settings: The settings of its crawl.
-    """
+    """Report the code and settings of a spider's project that behave differently than in Scrapy."""
     yield from _differing_settings(spider, settings)
     forbidding = {"robots.txt": settings["ROBOTSTXT_OBEY"], "allowed_domains": spider.allowed_domains}
     forbids = ", ".join([name for name, is_on in forbidding.items() if is_on])
@@ -206,12 +201,7 @@ def check_file(
 def check_text(
     text: str, settings: Settings, forbids: str = "", *, lists_redirects: bool = False, guards: bool = False
 ) -> list[Finding]:
-    """Return the findings of :func:`check_file` in the text of a file, without its imports.
-
-    Raises:
-        SyntaxError: If the text is not valid Python.
-        ValueError: If the text contains a null byte.
-    """
+    """Return the findings of :func:`check_file` in the text of a file, without its imports."""
     tree = ast.parse(text)
     reader = _Reader(tree, settings, forbids, lists_redirects=lists_redirects, guards=guards)
     reader.visit(tree)
@@ -267,11 +257,7 @@ def _own_network(settings: Settings) -> Iterator[CheckMessage]:
 
 
 class _Reader(ast.NodeVisitor):
-    """Reads one file.
-
-    Attributes:
-        found: The lines to report.
-    """
+    """Reads one file, and collects the lines to report in ``found``."""
 
     def __init__(
         self,

@@ -134,15 +134,9 @@ _KNOWN = ("parse", "parse_start_url", "parse_node", "parse_row", "parse_entry")
 
 @attrs.frozen
 class _Use:
-    """The callback or errback of a request.
+    """The callback or errback of a request: a method of ``self``, or the ``text`` of a string given instead.
 
-    Attributes:
-        path: The file.
-        line: The line.
-        role: ``callback`` or ``errback``.
-        name: The method of ``self``; "" if the argument is a string.
-        text: The string given instead of a method; "" if the argument is a method.
-        by_name: The names in ``cb_kwargs``; None if they are not literals.
+    ``by_name`` has the names in ``cb_kwargs``; None if they are not literals.
     """
 
     path: str
@@ -311,13 +305,7 @@ def _kinds_of(spider: type[Spider], source: SpiderSource) -> dict[str, str]:
 
 
 def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collection[str]) -> Iterator[CheckMessage]:
-    """Report requests and items that never reach the crawl, and calls that can't work in a crawl.
-
-    Args:
-        spider: The class.
-        source: The source of the class.
-        callbacks: The names of the methods that receive responses.
-    """
+    """Report requests and items that never reach the crawl, and calls that can't work in a crawl."""
     kinds = _kinds_of(spider, source)
     given = {*callbacks, "start", "start_requests"}
     for method in source.methods():

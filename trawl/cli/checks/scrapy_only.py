@@ -38,9 +38,7 @@ _MODULES = frozenset({"scrapy", "trawl"})
 def check_scrapy_only(source: SpiderSource, *, is_moved: bool = False) -> Iterator[CheckMessage]:
     """Report code that only works in Scrapy, such as header values used as bytes.
 
-    Args:
-        source: The source of the spider.
-        is_moved: Whether the spider runs as moved. If so, header values equal their bytes, and ``close()`` is called.
+    In a spider that runs as moved, header values equal their bytes, and ``close()`` is called.
     """
     yield from _state(source)
     foreign_in = cache(lambda path: foreign_names(ast.walk(ast.parse(Path(path).read_text("utf-8")))))
@@ -124,12 +122,7 @@ def foreign_names(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 
 def wrong_calls(call: ast.Call, foreign: Collection[str] = ()) -> Iterator[Finding]:
-    """Yield the errors in a call, for spiders that were written for Scrapy or for trawl.
-
-    Args:
-        call: The call.
-        foreign: The names in the file that are neither Scrapy's nor trawl's. Calls of these are skipped.
-    """
+    """Yield the errors in a call, unless its name is in ``foreign``: neither Scrapy's nor trawl's."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr == "body_as_unicode":
         text = attrs.evolve(Edit.of(call, ".text"), start=Edit.of(function.value, "").end)
@@ -280,10 +273,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 def _parts_of_meta(node: ast.AST, names: Collection[str], function: str) -> Iterator[tuple[str, ast.AST]]:
     """Yield the dicts and keys that a node adds to a meta, with the text of the variable that holds this meta.
 
-    Args:
-        node: The node.
-        names: The names of variables with a meta, and of functions that return one.
-        function: The name of the function that contains the node.
+    ``names`` are of variables with a meta, and of functions that return one. ``function`` contains the node.
     """
     own = f"{id(node)}"
     if isinstance(node, ast.keyword) and node.arg == "meta":

@@ -20,12 +20,8 @@ __all__ = ["PLACEHOLDER", "REQUESTS", "CheckMessage", "Function", "Method", "Spi
 class CheckMessage:
     """An error in a spider's source.
 
-    Attributes:
-        path: The file, absolute or as given.
-        line: The line in the file, from 1; 0 if ``path`` is another source of settings and not a file.
-        message: One sentence.
-        is_wrong: Whether the code must be changed. False if the code only behaves differently than in Scrapy.
-        edits: The changes to the file, if no decision of a person is needed.
+    ``line`` is 0 if ``path`` is another source of settings and not a file. ``is_wrong`` is False if the code only
+    behaves differently than in Scrapy. ``edits`` change the file, if no decision of a person is needed.
     """
 
     path: str
@@ -61,12 +57,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @attrs.frozen
 class Method:
-    """The source of a spider's method.
-
-    Attributes:
-        path: The file of the method.
-        node: The definition of the method.
-    """
+    """The source of a spider's method."""
 
     path: str
     node: Function
@@ -75,8 +66,7 @@ class Method:
 class SpiderSource:
     """The source of a spider's class and of its bases, except trawl's classes.
 
-    Args:
-        spider: The class. Without readable source, every location is the first line of its file.
+    Without readable source, every location is the first line of the class's file.
     """
 
     def __init__(self, spider: type) -> None:
