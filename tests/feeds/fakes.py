@@ -18,7 +18,7 @@ from trawl.feeds import FeedMapping, FeedOptions, Feeds, FeedsSettings, open_fee
 from trawl.feeds.base import FeedState
 from trawl.feeds.feed import Feed
 from trawl.feeds.files import TextFile
-from trawl.feeds.storages import FileStorage
+from trawl.feeds.storages import FeedStorage, FileStorage
 
 STARTED_UTC = datetime(2025, 1, 1, 12, 30, tzinfo=UTC)
 Rows = list[dict[str, str]]
@@ -71,10 +71,8 @@ class FullDisk(FileStorage):
         return super().write(position, fitting)
 
 
-class Slow:
+class Slow(FeedStorage):
     """A stream that accepts ``most`` bytes per write, and no bytes while ``is_stalled``."""
-
-    is_seekable = False
 
     def __init__(self, most: int = 7) -> None:
         self.most = most

@@ -101,12 +101,7 @@ class Format(Protocol):
 
 @attrs.frozen
 class Exporter:
-    """The exporter class that writes a feed, and its arguments.
-
-    Attributes:
-        kind: The class. It is called with a binary file and the arguments.
-        arguments: The keyword arguments of the class.
-    """
+    """The exporter class that writes a feed. It is called with a binary file and the keyword arguments."""
 
     kind: type[Any]
     arguments: Mapping[str, Any]
@@ -118,11 +113,7 @@ class Exporter:
         return all(getattr(method, "__module__", "") == "trawl.exporters" for method in methods)
 
     def make(self, file: BinaryIO) -> Any:
-        """Create the exporter of a file.
-
-        Raises:
-            SettingsError: If the class does not accept the arguments.
-        """
+        """Create the exporter of a file; raise SettingsError if the class does not accept the arguments."""
         try:
             return self.kind(file, **self.arguments)
         except (TypeError, ValueError) as error:

@@ -34,15 +34,7 @@ _SPOOL_BYTES = 1 << 20
 
 @attrs.frozen
 class Compression:
-    """A compression method.
-
-    Attributes:
-        name: The file name extension.
-        compress: Compresses bytes to one piece. A feed without content is written as one empty piece, because a file of
-            0 bytes can't be decompressed.
-        decompressor: Creates a decompressor for one piece, with the interface of zlib's objects.
-        error: The exception that the decompressor raises.
-    """
+    """A compression method, with functions for one piece. ``decompressor`` makes objects with zlib's interface."""
 
     name: str
     compress: Callable[[bytes], bytes]
@@ -51,22 +43,15 @@ class Compression:
 
 
 class Content:
-    """The content of a feed's file, compressed or not, for reading.
-
-    A context manager. When the block ends, the feed's file stays open.
+    """The content of a feed's file, compressed or not. A context manager that leaves the feed's file open.
 
     Attributes:
-        file: The content. For a compressed file, this is the content of its whole pieces, without a truncated last
-            piece.
+        file: The content. For a compressed file, without a truncated last piece.
         size_bytes: Size of the file in bytes, without a truncated last piece.
     """
 
     def __init__(self, reader: io.BufferedReader, compression: Compression | None) -> None:
-        """Read the content from ``reader``. When the block ends, the reader is detached from its file.
-
-        Raises:
-            FormatConflict: If the file is not compressed with this method.
-        """
+        """Read the content from ``reader``, which is detached from its file when the block ends."""
         self._reader = reader
         # Maps positions in the content to positions in the compressed file, at the ends of the compressed pieces. None
         # if the file is not compressed.
@@ -82,11 +67,7 @@ class Content:
             raise
 
     def position_of(self, position: int) -> int:
-        """Return the position in the file for a position in the content.
-
-        Raises:
-            FormatConflict: If the position is inside a compressed piece, so that the file can't be truncated there.
-        """
+        """Return the position in the file for one in the content; FormatConflict if it is inside a compressed piece."""
         if self._ends is None:
             return position
         if position not in self._ends:
@@ -129,11 +110,7 @@ class Content:
 
 
 def make_compression(name: str) -> Compression | None:
-    """Return the compression method with this name (see :data:`COMPRESSIONS`); None for "".
-
-    Raises:
-        SettingsError: If the method needs an extra that is not installed.
-    """
+    """Return the compression method with this name (see :data:`COMPRESSIONS`); None for ""."""
     if not name:
         return None
     if name == "gz":

@@ -67,17 +67,7 @@ class ExporterFormat:
     first = separator = b""
 
     def __init__(self, exporter: Exporter, reader: Format | None, suffix: str = "") -> None:
-        """Create a format for a file without records.
-
-        Args:
-            exporter: The exporter class.
-            reader: A format that can find the end of the last whole record in the exporter's files; None if there is no
-                such format.
-            suffix: The end of the file's name.
-
-        Raises:
-            SettingsError: If the exporter can't be created.
-        """
+        """Create a format for a file without records. ``reader`` finds the end of the exporter's files, if one can."""
         self.is_whole: bool = exporter.is_piecewise
         self.opening: bytes = b""
         self._exporter = exporter
@@ -107,13 +97,7 @@ class ExporterFormat:
 
     @property
     def closing(self) -> bytes:
-        """Bytes after the last record.
-
-        If the exporter writes the whole file at its end, read this only after the last record.
-
-        Raises:
-            ValueError: If the exporter fails to end the file.
-        """
+        """Bytes after the last record. If the exporter writes the whole file at its end, read this only then."""
         if not self.is_whole and not self._closing:
             self._end()
         return self._closing
@@ -131,11 +115,7 @@ class ExporterFormat:
         return self
 
     def record(self, row: Any) -> bytes:
-        """Return the exporter's output for an item.
-
-        Raises:
-            Exception: If the exporter can't write the item. Nothing is written.
-        """
+        """Return the exporter's output for an item. If the exporter raises an error, nothing is written."""
         if self._is_continued and not self._records:
             self._record(row)
         return self._record(row)
@@ -177,19 +157,10 @@ class ExporterFormat:
 
 
 def make_format(options: FeedOptions) -> Format:
-    """Create the format of a feed.
-
-    For a format of another package, call the function of its entry point with the options.
-
-    Raises:
-        SettingsError: If a format of another package can't be loaded or created.
-    """
+    """Create the format of a feed. For a format of another package, call its entry point with the options."""
     if options.exporter is not None:
         return _exported(options, options.exporter)
-    is_ascii = options.encoding not in (
-        "utf-8",
-        "utf-8-sig",
-    )  # other encodings may lack characters
+    is_ascii = options.encoding not in ("utf-8", "utf-8-sig")  # other encodings may lack characters
     arguments = options.arguments
     if options.format == "jsonl":
         return JsonLines(is_ascii=is_ascii)

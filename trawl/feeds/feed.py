@@ -43,24 +43,11 @@ class Feed:
     """One feed, in one file or in several. ``open``, ``locate``, ``start``, ``close`` and ``abandon`` block.
 
     Attributes:
-        uri: The feed's path or URL, as the user wrote it.
-        format: Name of its format.
-        item_filter: Decides which items the feed takes.
-        takes_items: Whether the feed writes the items themselves (with an exporter class), instead of their converted
-            fields.
+        takes_items: Whether the feed writes the items themselves (with an exporter class), and not their fields.
     """
 
     def __init__(self, options: FeedOptions, *, started_utc: datetime, file: FeedFile | None = None) -> None:
-        """Create a feed that is not open yet.
-
-        Args:
-            options: The feed's options. If the feed has batches, the URI has placeholders for the batch.
-            started_utc: The current wall time.
-            file: A file that is already open, instead of the file of the options.
-
-        Raises:
-            SettingsError: If the feed needs a library that is not installed.
-        """
+        """Create a feed that is not open yet. ``file`` is used instead of the file of the options."""
         self.uri: str = options.uri
         self.format: str = options.format
         self.item_filter: ItemFilter = options.item_filter
@@ -108,14 +95,7 @@ class Feed:
     # Methods that open the feed. They block.
 
     def open(self) -> None:
-        """Open the destination without changing it.
-
-        If the feed has batches, :meth:`locate` opens the right batch instead.
-
-        Raises:
-            FeedError: If the file can't be opened for writing.
-            SettingsError: If opening needs a library that is not installed.
-        """
+        """Open the destination without changing it. If the feed has batches, :meth:`locate` opens the right batch."""
         if self._files:
             with self._failing():
                 self.file.open()
@@ -123,12 +103,8 @@ class Feed:
     def locate(self, state: FeedState | None = None) -> None:
         """Find the position at which to continue, without changing anything.
 
-        Args:
-            state: The state that was recorded after a sync. None means the end of the last whole record, or the start
-                of the file if the feed overwrites.
-
-        Raises:
-            FeedError: If the file can't be continued in this format, or is shorter than the position.
+        ``state`` was recorded after a sync. Without it, the feed continues after the last whole record, or at the start
+        of the file if it overwrites.
         """
         if state is not None and state.position and state.format not in {"", self.format}:
             with self._failing("the file can't be continued: "):
@@ -158,10 +134,7 @@ class Feed:
         self._locate(state)
 
     def _goes_on_with_blank(self, number: int) -> bool:
-        """Open the batch with this number if it has no items, and return whether it was opened.
-
-        Such a batch is left by a process that was killed before it added the first item.
-        """
+        """Open a batch whose process was killed before the first item. Returns False for any other batch."""
         try:
             path = Path(attrs.evolve(self._options, uri=self._path(number, self._started_utc)).destination)
             if path.stat().st_size > BLANK_BYTES:
@@ -176,11 +149,7 @@ class Feed:
         return False
 
     def start(self) -> None:
-        """Remove everything after the position, and make the file complete.
-
-        Raises:
-            FeedError: If the file can't be written.
-        """
+        """Remove everything after the position, and make the file complete."""
         with self._failing():
             self.file.start()
 
@@ -191,9 +160,7 @@ class Feed:
 
         Raises:
             FeedError: If the feed can't continue.
-            ValueError: If the item can't be written. The message names the field, or the columns that the item lacks.
-            Exception: If the library that defines the item, or the feed's filter, raises an error. The feed is
-                unchanged.
+            Exception: If the item can't be written, or its library or the filter fails. The feed is unchanged.
         """
         if not self.item_filter.takes(item):
             return 0
@@ -202,11 +169,7 @@ class Feed:
         return self._add(written_fields(item, is_typed=self._files[-1].is_typed), origin)
 
     def add_stored(self, stored: JobItem, origin: ItemOrigin | None = None) -> int:
-        """Add an item from a job's outbox, like :meth:`add`.
-
-        Raises:
-            Exception: As in :meth:`add`.
-        """
+        """Add an item from a job's outbox, like :meth:`add`."""
         if not self.item_filter.takes_stored(stored):
             return 0
         return self._add(stored.item if self.takes_items else stored.fields, origin)
@@ -242,34 +205,20 @@ class Feed:
     # Methods that write the added items.
 
     async def flush(self, blocking: Blocking) -> None:
-        """Write added items. A checkpoint if there are any.
-
-        If this is cancelled, the next call writes the remaining items.
-
-        Raises:
-            FeedError: If the file can't be written. Earlier records stay whole.
-        """
+        """Write added items. A checkpoint if there are any. After a cancellation, the next call writes the rest."""
         await self._end_full(blocking)
         if not self.file.waits:
             await self._write(blocking)
 
     async def sync(self, blocking: Blocking) -> None:
-        """Write all added items to the disk itself, so that the position can be recorded. A checkpoint.
-
-        Raises:
-            FeedError: If the file can't be written.
-        """
+        """Write all added items to the disk itself, so that the position can be recorded. A checkpoint."""
         await self._end_full(blocking)
         await self._write(blocking)
         with self._failing():
             await blocking.run(self.file.sync)
 
     async def finish(self, blocking: Blocking) -> None:
-        """Write all added items and the end of the file to the disk itself, and close the feed. A checkpoint.
-
-        Raises:
-            FeedError: If the file can't be written.
-        """
+        """Write all added items and the end of the file to the disk itself, and close the feed. A checkpoint."""
         await self._end_full(blocking)
         await self._end(blocking)
 
@@ -330,10 +279,7 @@ class Feed:
 
     @contextmanager
     def _failing(self, no_continuing: str = "") -> Generator[None, None, None]:
-        """Convert an error of the open file to a FeedError that names the file.
-
-        The message for a format conflict starts with ``no_continuing``.
-        """
+        """Convert an error of the open file to a FeedError. For a format conflict, ``no_continuing`` precedes it."""
         try:
             yield
         except self.file.errors as error:
@@ -343,10 +289,7 @@ class Feed:
     # Methods for batches.
 
     def _begin(self) -> None:
-        """Create the file object of the next batch.
-
-        If an earlier process has left a file at its path, the file will be overwritten.
-        """
+        """Create the file object of the next batch. A file that an earlier process has left there is overwritten."""
         self._number += 1
         self._items = self._bytes = 0
         is_first = not self._files  # the first batch is opened in a thread, which has no event loop time
@@ -383,11 +326,7 @@ def _make_file(options: FeedOptions) -> FeedFile:
 
 
 def refuse_for_job(options: FeedOptions) -> None:
-    """Raise an error if a later run of the job could not continue this feed.
-
-    Raises:
-        FeedError: If a later run could not continue the feed.
-    """
+    """Raise a FeedError if a later run of the job could not continue this feed."""
     why = ""
     if options.exporter is not None and not options.exporter.is_piecewise:
         why = f"a file of {options.exporter.kind.__qualname__} is complete only at its end; write jsonl or csv"

@@ -22,7 +22,6 @@ from trawl.feeds.options import FeedOptions
 from trawl.feeds.storages import (
     FeedStorage,
     FileStorage,
-    LazyStorage,
     RemoteFile,
     open_standard_output,
     open_storage,
@@ -71,21 +70,12 @@ class FeedFile(ABC):
 
     @property
     def waits(self) -> bool:
-        """True if more items should be collected before the next write.
-
-        A sync does not wait for more items, and neither does the end of the file.
-        """
+        """True if more items should be collected before the next write, except before a sync and the end."""
         return False
 
     @abstractmethod
     def add(self, fields: Any, origin: ItemOrigin | None) -> int:
-        """Encode an item, and return its approximate size in bytes, at least 1.
-
-        ``fields`` are the item's fields, or the item itself for an exporter class.
-
-        Raises:
-            Exception: If the item can't be written. The file is unchanged.
-        """
+        """Encode an item or its fields, and return its approximate size, at least 1 byte. An error changes nothing."""
 
     @property
     @abstractmethod
@@ -94,14 +84,9 @@ class FeedFile(ABC):
 
     @abstractmethod
     def stage(self, *, is_last: bool = False) -> bool:
-        """Stage added records for :meth:`write`.
+        """Stage added records for :meth:`write`, and return whether anything is staged.
 
-        If ``is_last``, also stage the end of the file, unless it was written already.
-
-        Returns whether anything is staged.
-
-        If the caller is cancelled before it calls :meth:`write`, nothing is lost, because the staged records stay
-        staged.
+        If ``is_last``, also stage the end of the file once. Staged records stay staged if the caller is cancelled.
         """
 
     @abstractmethod
@@ -109,12 +94,7 @@ class FeedFile(ABC):
         """Write the staged records, or only some of them if the rest would take long."""
 
     def open(self) -> None:
-        """Open the file without changing it. A feed for a store is a local file until it has ended.
-
-        Raises:
-            FeedError: If the file can't be opened.
-            SettingsError: If opening needs a library that is not installed.
-        """
+        """Open the file without changing it. A feed for a store is a local file until it has ended."""
         if self._options.is_remote:
             self._remote = open_store(self._options)
             self._options = self._remote.options
@@ -126,10 +106,7 @@ class FeedFile(ABC):
 
     @abstractmethod
     def locate(self, state: FeedState | None) -> None:
-        """Find the position at which to continue, without changing anything.
-
-        See :meth:`trawl.feeds.feed.Feed.locate`.
-        """
+        """Find the position at which to continue, without changing anything (:meth:`trawl.feeds.feed.Feed.locate`)."""
 
     @abstractmethod
     def start(self) -> None:
@@ -140,12 +117,9 @@ class FeedFile(ABC):
         """Wait until all written records are on the disk itself."""
 
     def end(self) -> None:
-        """Sync and close the file, and upload it if the feed goes to a store.
+        """Sync and close the file, and upload it if the feed goes to a store. After a failure, the local file stays.
 
         Removes a file without items unless the feed's options keep such a file.
-
-        Raises:
-            FeedError: If the file can't be uploaded. The local file stays.
         """
         if self.position or self.records or self._options.store_empty:
             self._finish()
@@ -201,7 +175,7 @@ class TextFile(FeedFile):
         # Whether the file is complete after each write. False if only the end of the file makes it complete.
         self._is_whole = getattr(self._format, "is_whole", True)
         self._compression = make_compression(options.compression)
-        self._storage: FeedStorage = storage or LazyStorage()
+        self._storage: FeedStorage = storage or FeedStorage()
         self._end = End()
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -283,11 +257,7 @@ class TextFile(FeedFile):
     # Methods that add items. They do not block.
 
     def add(self, fields: Any, origin: ItemOrigin | None) -> int:
-        """Encode an item.
-
-        The item may also set the file's columns, but only after it was encoded, because an item that fails must not
-        decide the columns.
-        """
+        """Encode an item. The item sets the file's columns only if it can be encoded."""
         record = self._row(fields) if self._options.exporter is None else self._format.record(fields)
         self._pending.append(record)
         self._pending_bytes += len(record)
@@ -331,13 +301,10 @@ class TextFile(FeedFile):
         return bool(self._outgoing or self._outgoing_records or self._ends)
 
     def stage(self, *, is_last: bool = False) -> bool:
-        """Stage added records for :meth:`write`.
-
-        In a regular file, the file's end follows the records, and the next records overwrite it.
-        """
+        """Stage added records. In a regular file, the file's end follows, and the next records overwrite it."""
         if self.is_staged:
             return True
-        closes_early = self._is_whole and self._storage.is_seekable
+        closes_early = self._is_whole and isinstance(self._storage, FileStorage)
         if self._pending:
             style = self._format
             lead = style.separator if self.position else style.opening + style.first

@@ -58,12 +58,7 @@ class CsvTable:
         return attrs.evolve(self, columns=tuple(names) or None)
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """Encode the item as a line. A missing field gets an empty cell, and a field without a column is left out.
-
-        Raises:
-            ValueError: If there are no columns, because this is the first item and it has no fields.
-            Exception: If a value of the item can't be written.
-        """
+        """Encode the item as a line. A missing field gets an empty cell, and a field without a column is left out."""
         if not self.columns:
             raise ValueError("it has no fields, and a table needs columns")
         return self._line([self._cell(row.get(name)) for name in self.columns])
@@ -207,10 +202,7 @@ _SPACE = b" \t\r\n"
 
 
 class _Reader:
-    """Finds the end of the last whole element of an array, by counting brackets outside of strings.
-
-    Between the elements, only commas and white space are allowed.
-    """
+    """Finds the end of an array's last whole element. Between elements, only commas and white space are allowed."""
 
     def __init__(self) -> None:
         self.last_end = 0

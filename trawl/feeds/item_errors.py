@@ -36,12 +36,9 @@ class Counts(Protocol):
 
 @attrs.define
 class ItemOrigin:
-    """The origin of an item, and the number of feeds that have taken it.
+    """The origin of an item, and the number of feeds that have taken it and have not refused it later.
 
-    Attributes:
-        page: The URL of the page on which the item was found; "" for an item of ``start()``.
-        kind: The name of its class; "" if unknown.
-        feeds: Number of feeds that have taken the item and have not refused it later.
+    ``page`` is "" for an item of ``start()``, and ``kind`` is "" if the class is unknown.
     """
 
     page: str = ""
@@ -54,22 +51,14 @@ class ItemOrigin:
 
 
 class ItemErrors:
-    """Logs and counts refused items.
-
-    Args:
-        stats: The statistics. This changes ``feed_item_errors``, ``item_lost_count`` and ``item_scraped_count``. None
-            to count nothing.
-    """
+    """Logs and counts refused items. Without statistics, nothing is counted."""
 
     def __init__(self, stats: Counts | None) -> None:
         self._stats = stats
         self._told: dict[str, int] = {}
 
     def refused(self, uri: str, origin: ItemOrigin, error: Exception, counts: Counts | None = None) -> None:
-        """Log that the feed at ``uri`` refuses an item.
-
-        Count this in ``counts``, or in the statistics if it is None.
-        """
+        """Log that the feed at ``uri`` refuses an item, and count this in ``counts`` or else in the statistics."""
         if counts is None:
             self._inc("feed_item_errors")
         else:

@@ -46,27 +46,15 @@ from trawl.feeds.to_json import serialized_fields, to_builtins, to_json, written
 from trawl.items import Field, InvalidItem, Item, field_metadata, is_item
 from trawl.tracebacks import contained
 
-__all__ = [
-    "Accepts",
-    "ItemFilter",
-    "JobItem",
-    "class_name",
-    "from_stored",
-    "load_accepts",
-    "to_stored",
-]
+__all__ = ["Accepts", "ItemFilter", "JobItem", "class_name", "from_stored", "load_accepts", "to_stored"]
 
 Fields = dict[str, object]
 
 
 class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """An item of the outbox.
+    """An item of the outbox, in the form that the head of this module describes.
 
     Attributes:
-        fields: The item's fields in order, as plain values.
-        classes: The dotted names of its class, and of each class in a feed's ``item_classes`` of which it is an
-            instance. The results of the feeds' filters and the URL of the item's page follow, if known, and start with
-            ``+``, ``-`` or ``@``. Empty for a plain dict without results and page.
         exact: The fields, with values tagged by :func:`to_stored`, and the names of all fields that its class declares.
             There are names only for an :class:`~trawl.items.Item`, or for a class with serializers. ``=`` precedes the
             name of a field whose serializer was applied. None if no feed has an exporter class.
@@ -78,10 +66,7 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 
     @property
     def item(self) -> Item | dict[str, Any]:
-        """The item for an exporter class.
-
-        It is an :class:`~trawl.items.Item` if the original item was an ``Item``, or else a dict.
-        """
+        """The item for an exporter class: an :class:`~trawl.items.Item` if it was one, or else a dict."""
         if self.exact is None:
             return self.fields
         tagged, names = self.exact
@@ -106,10 +91,7 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
         return False if f"-{destination}" in self.classes else None
 
     def moved(self, places: Mapping[str, str]) -> JobItem:
-        """Return this item with its filter results under new destinations.
-
-        ``places`` maps old destinations to new ones.
-        """
+        """Return this item with its filter results moved from the old to the new destinations in ``places``."""
         now = [f"{name[0]}{places[name[1:]]}" if name[1:] in places else name for name in self.classes]
         return JobItem(self.fields, tuple(now), self.exact)
 
@@ -132,19 +114,7 @@ def to_stored(
     *,
     is_exact: bool = False,
 ) -> bytes:
-    """Encode an item for the outbox.
-
-    Args:
-        item: An item of any kind.
-        classes: The classes in the feeds' ``item_classes``.
-        answers: Results of the feeds' filters, by destination.
-        page: The URL of the item's page.
-        is_exact: Whether a feed has an exporter class.
-
-    Raises:
-        ValueError: If the item can't be written. The message names the field.
-        Exception: If the library that defines the item raises an error.
-    """
+    """Encode an item for the outbox. ``answers`` are the results of the feeds' filters, by destination."""
     if type(item) is dict and not answers and not page and not is_exact:
         return _to_json(item)
     names = [_DICT if type(item) is dict else class_name(type(item))]
@@ -202,10 +172,7 @@ _TYPES = {kind.__name__: kind for kind in _TAGGED}
 
 
 def _tagged(value: Any) -> object:
-    """Return a value in JSON's types. If JSON would change the value, it is tagged with its type.
-
-    A value of an unknown type becomes a string.
-    """
+    """Return a value in JSON's types, tagged if JSON would change it. A value of an unknown type becomes a string."""
     kind = type(value)
     if value is None or kind in (bool, int, str) or (kind is float and isfinite(value)):
         return value
@@ -243,11 +210,7 @@ def _item_type(names: tuple[str, ...]) -> type[Item]:
 
 
 def from_stored(stored: bytes) -> JobItem:
-    """Decode an item of the outbox.
-
-    Raises:
-        ValueError: If the stored item is damaged or nested too deep.
-    """
+    """Decode an item of the outbox; raise ValueError if it is damaged or nested too deep."""
     try:
         if stored[:1] == b"{":
             return JobItem(_FIELDS.decode(stored), ())
@@ -272,11 +235,8 @@ _INVALID = class_name(InvalidItem)
 class ItemFilter:
     """Decides which items go to one feed.
 
-    Attributes:
-        destination: The feed's destination. A job stores the results of the filter under this name.
-        classes: Classes of the items to write; all if empty. Invalid items are written only if this contains their
-            class.
-        accepts: Function that selects items; None selects all items.
+    A job stores the results of ``accepts`` under ``destination``. Without ``classes``, all items but invalid ones go to
+    the feed.
     """
 
     destination: str = ""
@@ -284,11 +244,7 @@ class ItemFilter:
     accepts: Accepts | None = None
 
     def takes(self, item: object) -> bool:
-        """Return whether the feed takes an item.
-
-        Raises:
-            ValueError: If the filter raises an error for the item.
-        """
+        """Return whether the feed takes an item; raise ValueError if the filter raises an error."""
         if self.classes:
             if not isinstance(item, self.classes):
                 return False
@@ -297,13 +253,9 @@ class ItemFilter:
         return self.accepts is None or self._accepted(item)
 
     def takes_stored(self, stored: JobItem) -> bool:
-        """Return whether the feed takes an item of a job's outbox.
+        """Return whether the feed takes an item of a job's outbox, by the result from the time when it was stored.
 
-        Uses the result from the time when the item was stored.
-
-        Raises:
-            ValueError: If the filter raises an error for the item's fields. It is called only if there is no stored
-                result, because the feed is new in the job.
+        The filter is called only if there is no stored result, because the feed is new in the job.
         """
         if self.classes:
             if not stored.is_of(self.classes):
@@ -316,11 +268,7 @@ class ItemFilter:
         return self._accepted(stored.fields) if answer is None else answer
 
     def answer(self, item: object) -> bool | None:
-        """Return the function's result, to be stored with the item; None if the item's class decides alone.
-
-        Raises:
-            ValueError: If the filter raises an error for the item.
-        """
+        """Return the function's result, to be stored with the item; None if the item's class decides alone."""
         if self.accepts is None or (self.classes and not isinstance(item, self.classes)):
             return None
         return self._accepted(item) if self.classes or type(item) is not InvalidItem else None
@@ -334,16 +282,7 @@ class ItemFilter:
 
 
 def load_accepts(given: object, path: str, options: Mapping[str, Any]) -> Accepts | None:
-    """Load ``item_filter``: a function of the item, or a class with ``accepts(item)`` as in Scrapy.
-
-    Args:
-        given: The filter or its import path; None if there is none.
-        path: The feed's path, for messages.
-        options: The feed's entry in ``FEEDS``, passed to a class.
-
-    Raises:
-        SettingsError: If the filter can't be imported, or is neither a function nor such a class.
-    """
+    """Load ``item_filter``: a function, or a class with ``accepts(item)``, which gets the feed's ``options``."""
     if given is None:
         return None
     where = f"FEEDS[{path!r}]['item_filter']"

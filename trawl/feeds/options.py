@@ -70,15 +70,7 @@ def fill_path(
     batch: int | None = None,
     batch_time_utc: datetime | None = None,
 ) -> str:
-    """Replace the placeholders in a path. Placeholders without a value are not changed.
-
-    Args:
-        path: The path as the user wrote it.
-        name: The spider's name.
-        time_utc: Start of the crawl, written as in Scrapy (``2025-01-01T12-30-00+00-00``).
-        batch: Number of the batch, starting at 1.
-        batch_time_utc: Start of the batch.
-    """
+    """Replace the placeholders in a path, with times as in Scrapy. Placeholders without a value are not changed."""
     values: dict[str, object] = {"name": name, "batch": batch, "batch_id": batch}
     if time_utc is not None:
         values["time"] = _written(time_utc.replace(microsecond=0))
@@ -277,17 +269,7 @@ def feed_entry(text: str, *, overwrite: bool) -> tuple[str, FeedMapping]:
 
 
 def feed_options(settings: FeedsSettings, *, spider_name: str, started_utc: datetime) -> list[FeedOptions]:
-    """Return the options of each feed, in the order of the settings.
-
-    Args:
-        settings: The settings of feeds.
-        spider_name: Value of ``%(name)s`` in a path.
-        started_utc: Value of ``%(time)s`` in a path.
-
-    Raises:
-        FeedError: If a path is invalid, a format is unknown, or two feeds have the same path.
-        SettingsError: If an encoding, a field or an argument is invalid.
-    """
+    """Return the options of each feed, in the order of the settings; FeedError or SettingsError if one is invalid."""
     options: list[FeedOptions] = []
     for key, mapping in settings.feeds.items():
         uri = fill_path(_uri(key), name=spider_name, time_utc=started_utc)
@@ -345,10 +327,7 @@ def _uri(key: object) -> str:
 
 
 def _split(text: str, given: str | None) -> tuple[str, str, str]:
-    """Return a path, its format and its compression.
-
-    The format is ``given``, or the ``FORMAT`` in ``PATH:FORMAT``, or the file name extension.
-    """
+    """Return a path, its format (``given``, or of ``PATH:FORMAT``, or of the file name) and its compression."""
     path, name = text, given
     if name is None:
         before, colon, after = text.rpartition(":")

@@ -91,14 +91,7 @@ WITHHELD: Section[int] = Section("withheld", int)
 
 
 class OutboxWriter:
-    """Encodes items for the outbox, and copies them from the outbox to the feeds.
-
-    Args:
-        job: The job with the outbox.
-        feeds: The open feeds, with their recorded positions.
-        stats: The statistics, for counting items that a feed can't write.
-        states: The state of each feed, by current destination.
-    """
+    """Encodes items for the outbox, and copies them from the outbox to the feeds."""
 
     def __init__(self, job: Job, feeds: Feeds, stats: Counts | None, states: Mapping[str, FeedState]) -> None:
         self._job = job
@@ -132,16 +125,9 @@ class OutboxWriter:
         return self._feeds.is_empty and self._job.session is None
 
     def encode(self, item: object, page: str = "", counts: Counts | None = None) -> bytes:
-        """Encode an item for the outbox.
+        """Encode an item for the outbox, or raise ItemLost, if it can't be written or each filter failed.
 
-        Args:
-            item: An item of any kind.
-            page: The URL of the item's page; "" for an item of ``start()``.
-            counts: The statistics to count refusals in; None to count them immediately in the crawl's statistics.
-
-        Raises:
-            ItemLost: If the item can't be written, or the filters of all feeds that may take it failed. The loss is
-                logged and counted.
+        Refusals are logged, and counted in ``counts``, or immediately in the crawl's statistics if that is None.
         """
         answers = self._answers(item, page, counts) if self._filtered else None
         try:
@@ -178,10 +164,7 @@ class OutboxWriter:
         return 0 if self._is_idle else self._expected - self._until
 
     def acknowledged(self, count: int, withheld: int = 0) -> None:
-        """Record that an acknowledgement has added ``count`` items.
-
-        The last ``withheld`` of these items are for a later run.
-        """
+        """Record that an acknowledgement has added ``count`` items, the last ``withheld`` of them for a later run."""
         self._expected += count
         self._until += count - (0 if self._is_shared else withheld)
         if self._until < self._expected:
@@ -205,10 +188,7 @@ class OutboxWriter:
         return self._until - self._copied > MAX_BEHIND and not self._is_idle
 
     def release(self, count: int, collected: list[object] | None) -> None:
-        """Copy ``count`` withheld items to the feeds.
-
-        If ``collected`` is a list, also append the items to it as plain dicts.
-        """
+        """Copy ``count`` withheld items to the feeds, and append them to the list ``collected`` as plain dicts."""
         self._released = (self._until, self._until + count)
         self._collected = collected
         self._until += count
@@ -219,11 +199,7 @@ class OutboxWriter:
         self._wakeup.add()
 
     async def room(self) -> None:
-        """Wait while too many items wait for the feeds. A checkpoint only if it waits.
-
-        Raises:
-            FeedError: If a feed can no longer be written.
-        """
+        """Wait while too many items wait for the feeds, and raise a feed's error. A checkpoint only if it waits."""
         while self.is_behind and self._error is None and not self._wakeup.is_closed:
             await self._wakeup.room()
         if self._error is not None:
@@ -238,10 +214,6 @@ class OutboxWriter:
 
         If this is cancelled, the feeds are closed without copying more. The next process continues from the recorded
         positions.
-
-        Raises:
-            FeedError: If a feed can't be written.
-            JobError: If the job can't be written.
         """
         try:
             await self._feeds.start()
@@ -347,23 +319,10 @@ async def open_outbox(
     started_utc: datetime,
     stats: Counts | None = None,
 ) -> tuple[Feeds, OutboxWriter]:
-    """Open the feeds of a job, and create the writer that copies items to them.
+    """Open the feeds of a job, and create the writer, which truncates each feed to its recorded position at its start.
 
-    When the writer starts, it truncates each feed to its recorded position.
-
-    Args:
-        settings: The settings of feeds.
-        blocking: Runs blocking calls.
-        job: The job, with its outbox and the recorded positions.
-        spider_name: Value of ``%(name)s`` in a path.
-        started_utc: The time at which the job started. It is the value of ``%(time)s`` in a path, in all runs of the
-            job.
-        stats: The statistics, for counting items that a feed can't write.
-
-    Raises:
-        FeedError: If a feed can't be opened, is shorter than its recorded position, or may have been moved.
-        JobError: If the saved positions of the feeds can't be read. Without the positions, items would be written
-            twice.
+    The start of the job, ``started_utc``, is the value of ``%(time)s`` in all runs. Without the saved positions, items
+    would be written twice, so JobError is raised if they can't be read.
     """
     states = FEED_STATES.read(job)
     if states is None and FEED_STATES.name in job.kept:
@@ -371,13 +330,7 @@ async def open_outbox(
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
     states = await blocking.run(_located, states or {}, [one.destination for one in options], job.directory, job.name)
     # Pass no statistics, because a run after a kill adds some items again, and would count their errors twice.
-    feeds = await open_feeds(
-        settings,
-        blocking,
-        spider_name=spider_name,
-        started_utc=started_utc,
-        states=states,
-    )
+    feeds = await open_feeds(settings, blocking, spider_name=spider_name, started_utc=started_utc, states=states)
     _tell(job, feeds, states)
     return feeds, OutboxWriter(job, feeds, stats, states)
 
@@ -385,11 +338,7 @@ async def open_outbox(
 def _located(
     states: Mapping[str, FeedState], destinations: Sequence[str], directory: Path | None, job: str
 ) -> dict[str, FeedState]:
-    """Return the states of the feeds by their current destinations. Blocks.
-
-    Raises:
-        FeedError: If a file may be a moved file of the job, or is an older copy of a file of the job.
-    """
+    """Return the states of the feeds by current destination. FeedError for a moved file or an older copy. Blocks."""
     found = dict(states)
     for destination in destinations:
         relative = _relative(destination, directory)

@@ -20,7 +20,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import attrs
 import trio
@@ -35,7 +35,6 @@ from trawl.observe import printable
 __all__ = [
     "FeedStorage",
     "FileStorage",
-    "LazyStorage",
     "PipeStorage",
     "RemoteFile",
     "StreamStorage",
@@ -55,14 +54,7 @@ _EXTRAS = {"s3": "s3", "s3a": "s3"}
 
 @attrs.frozen
 class RemoteFile:
-    """The local file of a feed for a store.
-
-    Attributes:
-        options: The feed's options, with the path of the local file.
-        local: The local file.
-        files: The store as an fsspec file system.
-        target: The path in the store.
-    """
+    """The local file of a feed for a store, the store as an fsspec file system, and the path in the store."""
 
     options: FeedOptions
     local: Path
@@ -70,11 +62,7 @@ class RemoteFile:
     target: str
 
     def upload(self) -> None:
-        """Upload the file to the store, and remove the local file. Blocks.
-
-        Raises:
-            FeedError: If the file can't be uploaded. The local file stays.
-        """
+        """Upload the file to the store, and remove the local file, which stays if this fails. Blocks."""
         try:
             try:
                 self.files.put_file(str(self.local), self.target)
@@ -88,14 +76,7 @@ class RemoteFile:
 
 
 def store_of(options: FeedOptions) -> tuple[Any, str]:
-    """Return the store of a feed as an fsspec file system, and the path in the store.
-
-    May block, but does not connect to a server.
-
-    Raises:
-        FeedError: If the store can't be used.
-        SettingsError: If its library is not installed.
-    """
+    """Return a feed's store as an fsspec file system, and the path in it. May block, but connects to no server."""
     uri = options.uri
     try:
         from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
@@ -111,12 +92,7 @@ def store_of(options: FeedOptions) -> tuple[Any, str]:
 
 
 def open_store(options: FeedOptions) -> RemoteFile:
-    """Open the store of a feed, and create the local file to write during the crawl. Blocks.
-
-    Raises:
-        FeedError: If the store can't be used, or if it has an object at this path and the feed does not overwrite.
-        SettingsError: If its library is not installed.
-    """
+    """Open the store of a feed, and create the local file to write during the crawl. Blocks."""
     uri = options.uri
     files, target = store_of(options)
     try:
@@ -142,51 +118,26 @@ PIPE_WAIT = 0.1
 """Maximum seconds for which a write waits for the reader of a pipe. It is short, so that a crawl can be cancelled."""
 
 
-class FeedStorage(Protocol):
-    """The destination of a feed's bytes."""
-
-    @property
-    def is_seekable(self) -> bool:
-        """True for a file, which can be read, truncated, and written at a position."""
+class FeedStorage:
+    """The destination of a feed's bytes. This base class is the storage of a feed that is not open yet."""
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write ``content`` at ``position``, or only its start if the rest would take long.
-
-        Return the number of bytes.
-        """
-
-    def close(self) -> None:
-        """Close the storage. A second call does nothing."""
-
-
-class LazyStorage:
-    """The storage of a feed that is not open yet."""
-
-    is_seekable = True
-
-    def write(self, position: int, content: memoryview) -> int:
-        """Raise ValueError, because the feed must be opened first."""
+        """Write ``content`` at ``position``, or only its start if the rest would take long. Returns the bytes."""
         raise ValueError("it is not open")
 
     def close(self) -> None:
-        """Do nothing."""
+        """Close the storage, if it is owned. A second call does nothing."""
 
 
-class FileStorage:
+class FileStorage(FeedStorage):
     """A regular file, locked by this crawl.
 
     If two crawls wrote to one file, they would overwrite each other's records. So the file is locked while it is open
     (an advisory lock with ``flock``; not on Windows).
     """
 
-    is_seekable = True
-
     def __init__(self, path: Path) -> None:
-        """Open or create ``path``, without changing its content.
-
-        Raises:
-            OSError: If the file can't be opened for reading and writing.
-        """
+        """Open or create ``path`` for reading and writing, without changing its content."""
         self.path = path
         self.is_new: bool = not path.exists()
         # Whether the file's name is certainly on the disk. False until the first sync, even for an existing file,
@@ -205,17 +156,11 @@ class FileStorage:
         return os.fstat(self._file.fileno()).st_size
 
     def reader(self) -> io.BufferedReader:
-        """Return a reader of the file.
-
-        Call ``detach()`` on it at the end, because closing the reader would close the file.
-        """
+        """Return a reader. Call ``detach()`` on it at the end, because closing the reader would close the file."""
         return io.BufferedReader(self._file)
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write at ``position``, and return the number of bytes.
-
-        Fewer bytes are written only if the disk is full.
-        """
+        """Write at ``position``, and return the number of bytes, which is less only if the disk is full."""
         self._file.seek(position)
         return self._file.write(content) or 0
 
@@ -240,15 +185,13 @@ class FileStorage:
         self.path.unlink(missing_ok=True)
 
 
-class StreamStorage:
+class StreamStorage(FeedStorage):
     """A pipe, a terminal or a device, written through its descriptor without a buffer.
 
     If the reader of a pipe does not read, a write would block forever, and a blocked thread can't be cancelled. So a
     write passes only as many bytes as the pipe has room for. If the pipe has no room, the write returns after
     ``PIPE_WAIT`` seconds.
     """
-
-    is_seekable = False
 
     def __init__(self, descriptor: int, *, is_owned: bool) -> None:
         """Write to ``descriptor``. If ``is_owned``, :meth:`close` closes it."""
@@ -278,24 +221,15 @@ class StreamStorage:
             os.close(self._descriptor)
 
 
-class PipeStorage:
+class PipeStorage(FeedStorage):
     """A named pipe. Opening it waits until the pipe has a reader, a signal comes or the caller is cancelled.
 
     Waiting in the system's ``open`` is not possible, because it would run in a thread, which a signal does not
     interrupt.
     """
 
-    is_seekable = False
-
     def __init__(self, path: Path) -> None:
-        """Wait until ``path`` has a reader, and open it.
-
-        After a signal, return without opening; a later write opens it.
-
-        Raises:
-            OSError: If ``path`` can't be opened for writing.
-            trio.Cancelled: If the caller is cancelled.
-        """
+        """Wait until ``path`` has a reader, and open it. After a signal, return; a later write opens it."""
         self._path = path
         self._stream: StreamStorage | None = None
         if self._has_reader():
@@ -340,10 +274,7 @@ class TerminalStorage(StreamStorage):
         self._taken = 0
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write as many bytes as the terminal has room for.
-
-        Returns 0 until all bytes of ``content`` are written.
-        """
+        """Write what the terminal has room for. Returns 0 until all bytes of ``content`` are written."""
         if not self._spelled:
             text = bytes(content).decode("utf-8", "backslashreplace").replace("\r\n", "\n")
             self._spelled, self._taken = printable(text, keeps_lines=True, is_content=True).encode(), len(content)
@@ -352,10 +283,8 @@ class TerminalStorage(StreamStorage):
         return 0 if self._spelled else self._taken
 
 
-class TextStorage:
+class TextStorage(FeedStorage):
     """A standard output without a file descriptor, for example in a notebook, or if the output is captured."""
-
-    is_seekable = False
 
     def __init__(self, stream: TextIO) -> None:
         """Write to ``stream``, which stays open."""
@@ -371,16 +300,9 @@ class TextStorage:
         self._stream.flush()
         return len(content)
 
-    def close(self) -> None:
-        """Do nothing, because this object does not own the stream."""
-
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its parents if they are missing.
-
-    Raises:
-        OSError: If the folder can't be created; NotADirectoryError if there is a file of this name.
-    """
+    """Create a folder and its parents if they are missing; NotADirectoryError if there is a file of this name."""
     try:
         file_sync.make_folder(folder)
     except FileExistsError:
@@ -388,13 +310,7 @@ def make_folder(folder: Path) -> None:
 
 
 def open_storage(path: Path) -> FileStorage | StreamStorage | PipeStorage:
-    """Open the file at ``path``, and create missing folders. A device or a named pipe is opened as a stream.
-
-    Opening a named pipe waits for a reader, until a signal comes or the caller is cancelled.
-
-    Raises:
-        OSError: If ``path`` can't be opened for writing.
-    """
+    """Open the file at ``path``, and create missing folders. A device or a named pipe is opened as a stream."""
     make_folder(path.parent)
     if path.is_fifo():
         return PipeStorage(path)
@@ -404,11 +320,7 @@ def open_storage(path: Path) -> FileStorage | StreamStorage | PipeStorage:
 
 
 def open_standard_output() -> StreamStorage | TextStorage:
-    """Open the standard output of this process.
-
-    Raises:
-        FeedError: If this process has no standard output, or has closed it.
-    """
+    """Open the standard output of this process; FeedError if there is none or it is closed."""
     stream = sys.stdout
     # The command line replaces a closed standard output with os.devnull.
     if stream is None or stream.closed or getattr(stream, "name", "") == os.devnull:

@@ -38,13 +38,7 @@ from trawl.feeds.storages import make_folder
 from trawl.feeds.to_json import legal_text, to_builtins, to_json, wrong_field
 from trawl.file_sync import check_journal, replace_file, sync_content, sync_folder
 
-__all__ = [
-    "AddedRow",
-    "ParquetTable",
-    "Row",
-    "SqliteTable",
-    "TableFile",
-]
+__all__ = ["AddedRow", "ParquetTable", "Row", "SqliteTable", "TableFile"]
 
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
@@ -61,11 +55,7 @@ class TableFile(FeedFile):
     """A file of rows, written by a library."""
 
     def __init__(self, options: FeedOptions) -> None:
-        """Create a file that is not open yet.
-
-        Raises:
-            SettingsError: If the file's library is not installed, or does not support an option.
-        """
+        """Create a file that is not open yet."""
         super().__init__(options)
         self._path: Path | None = None  # None until the file is opened
         self._warned: set[str] = set()
@@ -74,22 +64,14 @@ class TableFile(FeedFile):
 
     @property
     def path(self) -> Path:
-        """The path of the file.
-
-        Raises:
-            ValueError: If the file is not open.
-        """
+        """The path of the open file."""
         if self._path is None:
             raise ValueError("the file is not open")
         return self._path
 
     @abstractmethod
     def value(self, value: object) -> Any:
-        """Return a value in the form in which it will be written. Does not block.
-
-        Raises:
-            Exception: If the value can't be written.
-        """
+        """Return a value in the form in which it will be written; raise any error if it can't. Does not block."""
 
     def column(self, name: str) -> str:
         """Return the name of a field's column."""
@@ -166,10 +148,7 @@ class SqliteTable(TableFile):
     errors: tuple[type[Exception], ...] = (OSError, FormatConflict, sqlite3.Error)
 
     def __init__(self, options: FeedOptions) -> None:
-        """Create the table file. The option ``table`` is the name of the table.
-
-        If the options name the feed's fields, a new table has their columns from the start.
-        """
+        """Create the file. If the options name the feed's fields, a new table has their columns from the start."""
         super().__init__(options)
         self._bare = options.arguments.get("table", "items")
         self._name = _quoted(self._bare)
@@ -415,10 +394,7 @@ class ParquetTable(TableFile):
     is_typed: bool = True
 
     def __init__(self, options: FeedOptions) -> None:
-        """Create a file that is not open yet.
-
-        The columns are the fields in the options, or else the fields of the first row group.
-        """
+        """Create the file. Its columns are the fields in the options, or else of the first row group."""
         super().__init__(options)
         try:
             import pyarrow  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra, and slow to import
@@ -575,11 +551,7 @@ class ParquetTable(TableFile):
 
 
 def _readable(value: int) -> int:
-    """Return a number unchanged. Check that it can be converted to a string, because its column may have strings.
-
-    Raises:
-        ValueError: If the number has more digits than Python converts to a string.
-    """
+    """Return a number, or ValueError if it has too many digits for a string, because its column may have strings."""
     if not -_LARGEST <= value < _LARGEST:
         str(value)
     return value

@@ -82,13 +82,7 @@ def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]
 
 
 def serialized_fields(item: object) -> dict[str, object]:
-    """Return the fields of ``item``.
-
-    If its class declares a ``serializer`` for a field, the field is converted with it.
-
-    Raises:
-        ValueError: If a serializer raises an error. The message names the field.
-    """
+    """Return the fields of ``item``, converted by the ``serializer`` that its class declares for a field, if any."""
     fields = item_fields(item)
     for name, metadata in field_metadata(type(item)).items():  # type: ignore[arg-type]  # as above
         if name in fields and "serializer" in metadata:
@@ -102,11 +96,7 @@ def serialized_fields(item: object) -> dict[str, object]:
 def dump_item(value: object) -> object:
     """Convert a nested item, or a value of one of pydantic's types, as its library does.
 
-    The result is usually a dict. For some classes it is a list or a string. It is ``NotImplemented`` for any other
-    value.
-
-    Raises:
-        ValueError: If the item's library can't write one of its values. The message names the field.
+    The result is usually a dict, for some classes a list or a string, and ``NotImplemented`` for any other value.
     """
     writer = _writer_of(type(value))  # type: ignore[arg-type]  # as above
     if writer is not None:
@@ -161,11 +151,7 @@ def _struct_fields(kind: type[Any]) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 
 def _is_default(value: object, field: msgspec.structs.FieldInfo) -> bool:
-    """Return whether msgspec treats a value as the field's default.
-
-    This is so for the default object itself, and for an empty container if the default is an empty container of that
-    type.
-    """
+    """Return whether msgspec omits a value: the default object itself, or an empty container of its type."""
     if field.default_factory is not msgspec.NODEFAULT:
         kind = type(value)
         return field.default_factory is kind and kind in (list, dict, set, bytearray) and not value
@@ -202,10 +188,7 @@ def _part(item: Any, name: str, error: Exception) -> Any:
 
 
 def _dumped(item: Any, mode: str, **more: Any) -> Any:
-    """Dump a value with pydantic, using its serialization aliases.
-
-    A model can disable the aliases with ``serialize_by_alias=False``.
-    """
+    """Dump a value with pydantic, using its aliases unless its model has ``serialize_by_alias=False``."""
     kind: Any = type(item)
     config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
     options: dict[str, Any] = {"mode": mode, "by_alias": config.get("serialize_by_alias", True), "warnings": False}
@@ -270,22 +253,12 @@ def to_json(value: object) -> bytes:
 
 
 def to_ascii_json(value: object) -> bytes:
-    """Encode ``value`` as compact JSON in ASCII, in which all other characters are escaped.
-
-    Raises:
-        TypeError: If a value in it can't be written as JSON.
-        ValueError: If ``value`` contains itself.
-    """
+    """Encode ``value`` as compact JSON in ASCII, in which all other characters are escaped."""
     return json.dumps(to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
 def to_builtins(value: object) -> JsonValue:
-    """Return ``value`` in JSON's types, with lone surrogates replaced by U+FFFD.
-
-    Raises:
-        TypeError: If a value in it can't be written as JSON.
-        ValueError: If ``value`` contains itself.
-    """
+    """Return ``value`` in JSON's types, with lone surrogates replaced by U+FFFD; raise if that is impossible."""
     try:
         return _plain(value)
     except RecursionError as error:
@@ -307,10 +280,7 @@ _SIMPLE = frozenset({str, int, float, bool, NoneType, datetime, date, Decimal, U
 
 
 def _may_be_fast(value: object) -> bool:
-    """Return whether msgspec writes ``value`` in the same way as the slow path.
-
-    Also returns True for a value that is nested too deep for the check.
-    """
+    """Return whether msgspec writes ``value`` like the slow path. True if it is nested too deep for the check."""
     try:
         return _is_simple(value)
     except RecursionError:
@@ -360,10 +330,7 @@ def _plain(value: object) -> JsonValue:
 
 
 def _key(key: object) -> str:
-    """Return a mapping's key as a string.
-
-    None, True and False become ``null``, ``true`` and ``false``, as in ``json``.
-    """
+    """Return a mapping's key as a string: ``null``, ``true`` and ``false`` as in ``json``."""
     plain = _plain(key)
     if isinstance(plain, str):
         return plain

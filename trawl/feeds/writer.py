@@ -44,14 +44,7 @@ logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 
 class WriterWakeup:
-    """Wakes the writer task, which is a single task, some time after the first item, instead of for each item.
-
-    Args:
-        interval: Seconds between the first item and the wakeup.
-
-    Attributes:
-        is_closed: Whether no more items will be added.
-    """
+    """Wakes the writer task, a single task, ``interval`` seconds after the first item, instead of for each item."""
 
     __slots__ = ("_interval", "_room", "_some", "_urgent", "is_closed")
 
@@ -69,10 +62,7 @@ class WriterWakeup:
             self._urgent.set()
 
     async def wait(self) -> None:
-        """Wait until items should be written, or until no more will be added. Only for the writer task.
-
-        A checkpoint.
-        """
+        """Wait until items should be written, or no more will be added. Only for the writer task. A checkpoint."""
         await self._some.wait()
         with trio.move_on_after(self._interval):
             await self._urgent.wait()
