@@ -232,10 +232,7 @@ class MetaRefreshMiddleware(BaseRedirectMiddleware):
 
 
 def _answered(middleware: Middleware, request: Request, response: Response) -> Request | Response:
-    """Return the response or request that a middleware makes from a response.
-
-    The middleware must await only ``fetch``.
-    """
+    """Return the response or request that a middleware makes from a response. It must await only ``fetch``."""
 
     async def fetch(sent: Request) -> Outcome:  # noqa: RUF029 - a Fetch is asynchronous
         return Outcome(sent, response=response)
@@ -325,11 +322,7 @@ class RFPDupeFilter(BaseDupeFilter):
 
 
 def set_fingerprinter(crawler: Crawler) -> None:
-    """Set ``crawler.request_fingerprinter`` to an instance of ``REQUEST_FINGERPRINTER_CLASS``, if it is set.
-
-    Raises:
-        SettingsError: If the class is missing or can't be created.
-    """
+    """Set ``crawler.request_fingerprinter`` to an instance of ``REQUEST_FINGERPRINTER_CLASS``, if it is set."""
     fingerprinter = crawler.settings[FINGERPRINTER]
     if fingerprinter and fingerprinter not in _DEFAULTS:
         crawler.request_fingerprinter = _made(fingerprinter, FINGERPRINTER, "fingerprint", crawler)
@@ -338,15 +331,8 @@ def set_fingerprinter(crawler: Crawler) -> None:
 def marks(crawler: Crawler, *, has_job: bool) -> Callable[[Request], bytes | None]:
     """Return the function that makes seen marks.
 
-    A request with the mark None is always new. A request with an empty mark is always a duplicate.
-
-    Args:
-        crawler: The crawl. ``REQUEST_FINGERPRINTER_CLASS`` replaces its ``request_fingerprinter``.
-        has_job: Whether a job stores requests and marks between runs.
-
-    Raises:
-        SettingsError: If a class is missing, can't be created, or remembers requests itself in a job.
-        PartLoadError: If the code of a class raises an error.
+    A request with the mark None is always new. A request with an empty mark is always a duplicate. A job refuses a
+    filter that remembers requests itself.
     """
     chosen, fingerprinter = crawler.settings[FILTER], crawler.settings[FINGERPRINTER]
     set_fingerprinter(crawler)

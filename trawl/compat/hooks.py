@@ -65,15 +65,7 @@ _SCRAPYS = "scrapy."
 
 
 class CompatHooks(Hooks):
-    """The hooks of a crawl for Scrapy's classes and signals.
-
-    Args:
-        crawl: The crawl. Its spider's ``crawler`` has the signals.
-        check: Hook that checks the items after all other hooks; None if items are not checked.
-
-    Raises:
-        SettingsError: If an entry of ``SPIDER_MIDDLEWARES`` can't be imported or created, or is not a hook.
-    """
+    """The hooks of a crawl for Scrapy's classes and signals. ``check`` checks the items after all other hooks."""
 
     def __init__(self, crawl: Crawl, check: ItemCheck | None) -> None:
         self._middleware: SpiderMiddleware | None = None
@@ -103,13 +95,7 @@ class CompatHooks(Hooks):
         return close(**accepted(close, {"spider": spider, "reason": reason}))
 
     def begin(self, events: Events) -> None:
-        """Create the extensions, and send signals for events from now on.
-
-        Raises:
-            SettingsError: If an entry of ``EXTENSIONS`` can't be imported or created.
-            PartLoadError: If the code of an extension raises an error.
-            WrittenForScrapy: If the project of a moved spider still imports Scrapy or Twisted.
-        """
+        """Create the extensions, and send signals for events from now on. A moved spider's imports are checked."""
         self._set_time("start_time")
         _make_extensions(self._crawl)
         if self._crawl.settings["SCRAPY_COMPAT"]:
@@ -118,10 +104,7 @@ class CompatHooks(Hooks):
             crawler.signals.bind(events, self._spider)
 
     async def opened(self) -> None:
-        """Start to count log entries, and send ``engine_started`` and ``spider_opened``.
-
-        A checkpoint only if there is a receiver.
-        """
+        """Start to count log entries, and send ``engine_started`` and ``spider_opened``. A checkpoint if heard."""
         if self._log_counter is not None:
             logging.getLogger().addHandler(self._log_counter)
         await self._send("engine_started")
@@ -177,9 +160,6 @@ def _check_imports(spider_class: type[Spider]) -> None:
 
     If Scrapy or Twisted is installed next to trawl, such an import succeeds, and the imported names fail only when they
     are used. Modules in the spider's folder and below are checked. Installed packages are not.
-
-    Raises:
-        WrittenForScrapy: If some imports must be changed.
     """
     if not {"scrapy", "twisted"} & sys.modules.keys():
         return

@@ -209,11 +209,7 @@ class ScrapyResponse(Response):
 
 
 def _with_place(request: Request) -> Request:
-    """Return the request if Scrapy would accept its URL.
-
-    Raises:
-        ValueError: If the URL contains no ``://`` although its scheme needs it.
-    """
+    """Return the request; raise ValueError, as Scrapy does, if its URL lacks the ``://`` that its scheme needs."""
     url = request.url
     if "://" not in url and not url.startswith(("about:", "data:")):
         raise ValueError(f"Missing scheme in request url: {url}")
@@ -275,10 +271,7 @@ def show_headers(message: Request | Response | None) -> None:
 
 
 def _show_written_url(request: Request, response: Response | None) -> None:
-    """Remove the final slash from a URL that was written without a slash, as in Scrapy.
-
-    Called when the request will not be sent again.
-    """
+    """Remove the slash that a URL was written without, as in Scrapy, if its request will not be sent again."""
     if not request.lacks_path:
         return
     url = request.written_url
@@ -371,12 +364,7 @@ def show(request: Request, response: Response | None) -> None:
 
 
 def with_messages(settings: MiddlewareSettings, timeout: float) -> MiddlewareSettings:
-    """Return the middleware settings of a moved crawl, with the middleware of this module added.
-
-    Args:
-        settings: The loaded settings.
-        timeout: The spider's ``download_timeout`` or ``DOWNLOAD_TIMEOUT``, in seconds.
-    """
+    """Return the middleware settings of a moved crawl, with this module's middleware. ``timeout`` is in seconds."""
     around: dict[Any, float | None] = {
         partial(_with_habits, settings): -math.inf,
         **settings.downloader_middlewares,

@@ -40,13 +40,7 @@ from trawl.spiders.spider import iterate_async
 from trawl.throttling.managers import awaited
 from trawl.tracebacks import contained
 
-__all__ = [
-    "START_METHODS",
-    "SpiderMiddleware",
-    "adapted",
-    "check_start_kept",
-    "spider_middleware",
-]
+__all__ = ["START_METHODS", "SpiderMiddleware", "adapted", "check_start_kept", "spider_middleware"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -134,11 +128,7 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
 
 
 class _Adapted:
-    """The middleware that an object with Scrapy's methods becomes.
-
-    Attributes:
-        may_respond: Whether the object has ``process_request``, which may return a response.
-    """
+    """The middleware that an object becomes. Its ``process_request``, if any, may return a response."""
 
     def __init__(self, middleware: Middleware, *, may_respond: bool) -> None:
         self._middleware = middleware
@@ -149,11 +139,7 @@ class _Adapted:
 
 
 def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method | None:
-    """Return a function that calls a method with ``taken`` arguments, and with the spider if the method accepts it.
-
-    Raises:
-        SettingsError: If the method can't be called with these arguments.
-    """
+    """Return a function that calls a method with ``taken`` arguments, and the spider if the method accepts it."""
     if method is None:
         return None
     try:
@@ -213,13 +199,9 @@ def _take(answer: object, outcome: Outcome, where: str) -> None:
 
 @attrs.frozen
 class SpiderMiddleware:
-    """The objects of ``SPIDER_MIDDLEWARES``.
+    """The objects of ``SPIDER_MIDDLEWARES``: their inputs in the order of the calls, and hooks.
 
-    Attributes:
-        inputs: The methods ``process_spider_input`` of the objects, in the order of the calls.
-        outputs: The hooks around callbacks. The first hook is nearest to the spider.
-        start: The hooks around ``start()``. The first hook is nearest to the spider.
-        sees_errors: Whether an object has ``process_spider_exception``.
+    The first hook is nearest to the spider. ``sees_errors`` means that an object has ``process_spider_exception``.
     """
 
     inputs: Sequence[_Method]
@@ -239,15 +221,7 @@ class SpiderMiddleware:
 
 
 def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> SpiderMiddleware:
-    """Create the objects of ``SPIDER_MIDDLEWARES``.
-
-    Args:
-        setting: The entries with their numbers. The entry with the highest number is nearest to the spider.
-        crawl: The argument of ``from_crawler``.
-
-    Raises:
-        SettingsError: If an entry can't be imported or created, is not a hook, or is None but can't be removed.
-    """
+    """Create the objects of ``SPIDER_MIDDLEWARES``. The highest number is nearest to the spider."""
     check_start_kept(setting)
     made: list[Any] = []
     named: list[tuple[Any, object]] = []
@@ -281,11 +255,7 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
 
 
 def check_start_kept(setting: Mapping[Any, float | None]) -> None:
-    """Refuse to remove Scrapy's ``StartSpiderMiddleware``, because trawl always marks start requests.
-
-    Raises:
-        SettingsError: If the setting has None for this class.
-    """
+    """Refuse to remove Scrapy's ``StartSpiderMiddleware``, because trawl always marks start requests."""
     for entry, order in setting.items():
         if order is None and isinstance(entry, str) and entry.partition(".")[2] == _START:
             raise SettingsError(
@@ -325,10 +295,6 @@ def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
     outputs go to the next object further out. For the objects nearer to the spider, the original outputs simply end. If
     no method returns outputs, the error is raised in all objects further out. The outputs of an errback without a
     response bypass the hook.
-
-    Args:
-        middleware: The objects.
-        spider: The argument ``spider`` of methods that take it.
     """
     passing = [_output_method(each, spider) for each in middleware]
     asked = [_with_spider(getattr(each, "process_spider_exception", None), 2, spider) for each in middleware]
@@ -430,12 +396,7 @@ async def _taken(outputs: AsyncIterator[Any]) -> Iterator[Any]:
 def _start_hooks(hooks: Iterable[object], spider: Spider) -> list[StartHook]:
     """Return the hooks around ``start()``: each object's ``process_start`` or ``process_start_requests``.
 
-    Args:
-        hooks: Hooks, or objects with Scrapy's methods. The first is nearest to the spider.
-        spider: The spider. ``process_start_requests`` gets the spider if the method accepts it.
-
-    Raises:
-        SettingsError: If a middleware has only ``process_start_requests``, and the spider overrides ``start()``.
+    The first object is nearest to the spider. If the spider overrides ``start()``, the older method is refused.
     """
     newer: list[StartHook] = []
     older: list[Callable[..., Any]] = []

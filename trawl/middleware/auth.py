@@ -25,12 +25,7 @@ def basic(user: str, password: str) -> str:
 
 
 def load_credentials(config: Mapping[str, AuthConfig], spider: object) -> Credentials:
-    """Read ``HTTP_AUTH`` and the spider's ``http_user``, ``http_pass`` and ``http_auth_domain``.
-
-    Raises:
-        SettingsError: If a key is not an origin or domain, or if an entry does not have exactly one of user and token.
-        SettingsError: If the spider has a user or password but no ``http_auth_domain``.
-    """
+    """Read ``HTTP_AUTH`` and the spider's ``http_user``, ``http_pass`` and ``http_auth_domain``."""
     found = {_place(key, f"HTTP_AUTH[{key!r}]"): _field(value, key) for key, value in config.items()}
     user, password = getattr(spider, "http_user", "") or "", getattr(spider, "http_pass", "") or ""
     if user or password:

@@ -29,13 +29,7 @@ from trawl.transport.proxy import Proxy
 if TYPE_CHECKING:
     from trawl.middleware.factory import MiddlewareCrawl
 
-__all__ = [
-    "Session",
-    "Sessions",
-    "cookies",
-    "open_cookie_file",
-    "set_cookies",
-]
+__all__ = ["Session", "Sessions", "cookies", "open_cookie_file", "set_cookies"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -225,11 +219,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one crawl, by name.
-
-    Args:
-        jars: The cookies.
-    """
+    """The sessions of one crawl, by name."""
 
     __slots__ = ("_jars", "_sessions")
 
@@ -247,11 +237,7 @@ class Sessions:
     ) -> Session:
         """Return the session with this name, which is created if needed. Each argument except None replaces an option.
 
-        Args:
-            name: Name of the session.
-            crawl: Sends the direct fetches of a new session; None if the session can't fetch.
-            proxy: Default proxy of the session's requests.
-            headers: Default headers of the session's requests.
+        A new session sends its direct fetches through ``crawl``; None if it can't fetch.
 
         Raises:
             ValueError: If the name is empty, or the proxy or a header is not valid.

@@ -89,10 +89,6 @@ def split_setting(
     Returns:
         The new order of built-in middleware by name (None if removed), and tuples of display name, entry and order for
         user middleware.
-
-    Raises:
-        SettingsError: If a name is unknown, or if None would disable ``OffsiteMiddleware`` for a spider with
-            ``allowed_domains``.
     """
     known: dict[str, str] = {}
     for each in built_in:
@@ -156,11 +152,7 @@ other object.
 
 
 def make_middleware(entry: object, crawl: object, spider: object, adapt: Adapt | None = None) -> Middleware:
-    """Return the middleware of an entry: the entry itself, an instance of its class, or the result of ``adapt``.
-
-    Raises:
-        SettingsError: If the entry can't be found or created, or is not middleware.
-    """
+    """Return the middleware of an entry: the entry itself, an instance of its class, or the result of ``adapt``."""
     found = make_instance(entry, SETTING, crawl)
     if found is None:
         return lambda fetch: fetch
@@ -177,10 +169,7 @@ def make_middleware(entry: object, crawl: object, spider: object, adapt: Adapt |
 
 
 def _is_of_another_kind(found: Any) -> bool:
-    """Return True for async functions and generators, which are not middleware.
-
-    For example, such a function takes a request instead of a ``Fetch``.
-    """
+    """Return True for async functions and generators. They may take a request instead of a ``Fetch``."""
     kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     return any(is_kind(found) for is_kind in kinds)
 
@@ -201,8 +190,7 @@ def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:
 def make_instance(entry: object, setting: str, crawl: object) -> Any:
     """Load an entry. A class is instantiated with ``from_crawler(crawl)``, or without arguments.
 
-    Returns:
-        The object; None if its class raises ``NotConfigured``. The error is logged, as a warning if it has a reason.
+    Returns None if the class raises ``NotConfigured``. The error is logged, as a warning if it has a reason.
 
     Raises:
         SettingsError: If the import path does not exist, or the class needs other arguments.

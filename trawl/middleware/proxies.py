@@ -71,7 +71,6 @@ class _ProxyState:
     """One proxy. Mutable.
 
     Attributes:
-        url: The configured URL.
         name: The URL without credentials.
         failures: Number of failures in a row.
         failed_at: Time of the last counted failure. Failures of requests that started before it are not counted.
@@ -225,7 +224,7 @@ def proxies(
 
 
 def forget_chosen(request: Request) -> None:
-    """Remove the proxy that the crawl has chosen from a stored request, unless the proxy must be kept.
+    """Remove a proxy that the crawl has chosen from a stored request, unless the proxy must be kept.
 
     The settings may have changed since the request was stored.
     """
@@ -238,10 +237,8 @@ def forget_chosen(request: Request) -> None:
 class Route:
     """The network route of a request. If the crawl creates other requests for this request, they use the same route.
 
-    Attributes:
-        meta: The request's proxy, session and local address, if set. A proxy chosen from the list is left out, because
-            each request gets its own proxy.
-        headers: Credentials for the proxy.
+    ``meta`` has its proxy, session and local address, if set. A proxy chosen from the list is left out, because each
+    request gets its own proxy. ``headers`` are the credentials for the proxy.
     """
 
     meta: dict[str, Any] = attrs.field(factory=dict)
@@ -321,9 +318,7 @@ def _try_another_proxy(request: Request, outcome: Outcome, error: ProxyFailed, m
 class ProxyFailureTransport:
     """A transport that reports the response of a banned proxy as an error of the proxy, not as a response of the site.
 
-    Args:
-        transport: The transport that sends the requests.
-        codes: Status codes, in addition to 407, that mean that the server has banned a proxy of the list.
+    Status 407 and ``codes`` mean that the server has banned a proxy of the list.
     """
 
     def __init__(self, transport: Transport, codes: Collection[int]) -> None:
@@ -346,11 +341,7 @@ class ProxyFailureTransport:
 
 
 def make_proxy_pool(urls: Collection[str], cooldown: ProxyCooldown) -> ProxyPool | None:
-    """Return the pool of ``ROTATING_PROXY_LIST``; None if the list is empty.
-
-    Raises:
-        SettingsError: If an entry is not a proxy.
-    """
+    """Return the pool of ``ROTATING_PROXY_LIST``; None if the list is empty."""
     if not urls:
         return None
     try:
@@ -362,11 +353,7 @@ def make_proxy_pool(urls: Collection[str], cooldown: ProxyCooldown) -> ProxyPool
 
 
 def check_socks(urls: Iterable[str], setting: str) -> None:
-    """Check that the package for SOCKS proxies is installed if one of ``urls`` is a SOCKS proxy.
-
-    Raises:
-        SettingsError: If the package is needed and not installed.
-    """
+    """Raise a SettingsError if one of ``urls`` is a SOCKS proxy, and the package for these is not installed."""
     for url in urls:
         if url.strip().lower().startswith("socks") and find_spec("socksio") is None:
             words = f"{setting}: the proxy {Proxy.of(url)} needs the extra socks: pip install 'trawl-crawler[socks]'"

@@ -41,34 +41,22 @@ from trawl.middleware.referrer import POLICIES
 from trawl.middleware.settings import MiddlewareSettings
 from trawl.throttling.hints import hint_of
 
-__all__ = [
-    "meta_refresh",
-    "meta_refreshes",
-    "parse_refresh",
-    "redirect",
-    "redirected",
-]
+__all__ = ["meta_refresh", "meta_refreshes", "parse_refresh", "redirect", "redirected"]
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
 CREDENTIAL_HEADERS = ("Authorization", "Cookie", "Proxy-Authorization")  # never sent to another origin
 ORIGIN_HEADERS = ("Host", "Origin")  # valid for one origin only
 
 BODY_HEADERS = (  # dropped if the body is dropped (Fetch, 4.4, 12)
-    "Content-Encoding",
-    "Content-Language",
-    "Content-Length",
-    "Content-Location",
-    "Content-Type",
+    *("Content-Encoding", "Content-Language", "Content-Length", "Content-Location", "Content-Type"),
     "Transfer-Encoding",
 )
 
 _REFRESH = frozenset({"refresh"})
-
 HEAD_BYTES = 4096  # number of bytes at the start of a page that are searched for a refresh
 # The pattern starts with one fixed byte, because a search for one byte is faster than a search for two. It matches
 # attributes as browsers do.
 _METAS = re.compile(rb"<[mM][eE][tT][aA][\s/](?:[^>\"']++|\"[^\"]*+\"|'[^']*+'|[\"'])*+")
-
 _ASCII = "".join(map(chr, range(128)))
 
 REASON = "meta refresh"  # the value that stands for a refresh in ``redirect_reasons``
@@ -101,12 +89,7 @@ def redirect(
 
 
 def _follow(
-    request: Request,
-    response: Response,
-    outcome: Outcome,
-    location: str,
-    settings: MiddlewareSettings,
-    now_utc: NowUtc,
+    request: Request, response: Response, outcome: Outcome, location: str, settings: MiddlewareSettings, now_utc: NowUtc
 ) -> None:
     """Set the next request of ``outcome``, or set its error if the redirect must not be followed."""
     try:
@@ -143,7 +126,7 @@ def _location(response: Response) -> str:
 
 
 def _target(url: str, location: str) -> str:
-    """Return the URL of ``Location``. If it has no fragment, add the fragment of the request's URL (RFC 9110, 10.2.2).
+    """Return the URL of ``Location``, with the fragment of the request's URL if it has none (RFC 9110, 10.2.2).
 
     Non-ASCII bytes are percent-encoded without a conversion to another encoding, as in browsers.
     """
@@ -305,8 +288,7 @@ _VALUE = re.compile(
     re.DOTALL,
 )
 
-_LONGEST = 15
-"""Maximum number of digits in the seconds of a refresh. A longer time would never pass."""
+_LONGEST = 15  # digits in the seconds of a refresh; a longer time would never pass
 
 _TEXT_ELEMENTS = frozenset(["title", "textarea", "style", "script", "xmp", "iframe", "noembed", "noframes"])
 """Elements whose content is text (HTML, 13.2.6.4)."""
@@ -319,21 +301,13 @@ _ATTRIBUTE = re.compile(
 )
 
 _TAG_END = re.compile(r"[\t\n\f\r /]*>")
-
 _COMMENT_END = re.compile(r"--!?>|(?<=<!--)-?>")
-
 _BOGUS_END = re.compile(">")
-
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[Xx][0-9A-Fa-f]+;?|([A-Za-z][A-Za-z0-9]*;?)(=?))")
 
 
 def parse_refresh(value: str) -> tuple[float, str] | None:
-    """Parse a declared refresh by the "shared declarative refresh steps" (HTML, 4.2.5.3).
-
-    Returns:
-        The seconds to wait, and the target relative to the page ("" for the page itself). None if ``value`` is not a
-        refresh.
-    """
+    """Return the seconds and the URL ("": the page) of a refresh by HTML, 4.2.5.3; None if it is not a refresh."""
     match = _VALUE.match(value)
     if match is None:
         return None
@@ -344,11 +318,9 @@ def parse_refresh(value: str) -> tuple[float, str] | None:
 
 
 def meta_refreshes(head: str, ignored: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the ``content`` of each ``<meta http-equiv=refresh>`` of a page, in order.
+    """Yield the ``content`` of each ``<meta http-equiv=refresh>`` of a page or its start, in order.
 
-    Args:
-        head: The page, or its start.
-        ignored: Names of further elements whose content does not count.
+    The content of the elements ``ignored`` does not count.
     """
     skipped = _TEXT_ELEMENTS.union(name.lower() for name in ignored)
     at = templates = 0
@@ -375,10 +347,7 @@ def meta_refreshes(head: str, ignored: Iterable[str] = ()) -> Iterator[str]:
 
 
 def _attributes(head: str, at: int) -> tuple[dict[str, str], int]:
-    """Return the attributes of a tag, and the position of its end (-1 if it has no end).
-
-    If a name is repeated, the first attribute counts.
-    """
+    """Return a tag's attributes, of which the first of a name counts, and the position of its end; -1 for none."""
     attributes: dict[str, str] = {}
     while (end := _TAG_END.match(head, at)) is None:
         match = _ATTRIBUTE.match(head, at)

@@ -35,48 +35,26 @@ def _is_downgrade(page: str, target: str) -> bool:
     return scheme_of(page) == "https" and scheme_of(target) != "https"
 
 
-def _no_referrer(page: str, target: str) -> str | None:
-    return None
-
-
 def _when_downgrade(page: str, target: str) -> str | None:
     return None if _is_downgrade(page, target) else _stripped(page)
-
-
-def _same_origin(page: str, target: str) -> str | None:
-    return _stripped(page) if origin_of(page) == origin_of(target) else None
-
-
-def _origin_only(page: str, target: str) -> str | None:
-    return _origin(page)
-
-
-def _strict_origin(page: str, target: str) -> str | None:
-    return None if _is_downgrade(page, target) else _origin(page)
 
 
 def _when_cross_origin(page: str, target: str) -> str | None:
     return _stripped(page) if origin_of(page) == origin_of(target) else _origin(page)
 
 
-def _strict_when_cross_origin(page: str, target: str) -> str | None:
-    return None if _is_downgrade(page, target) else _when_cross_origin(page, target)
-
-
-def _unsafe_url(page: str, target: str) -> str | None:
-    return _stripped(page)
-
-
 POLICIES: Mapping[str, Policy] = {
-    "no-referrer": _no_referrer,
+    "no-referrer": lambda page, target: None,
     "no-referrer-when-downgrade": _when_downgrade,
-    "origin": _origin_only,
+    "origin": lambda page, target: _origin(page),
     "origin-when-cross-origin": _when_cross_origin,
-    "same-origin": _same_origin,
+    "same-origin": lambda page, target: _stripped(page) if origin_of(page) == origin_of(target) else None,
     "scrapy-default": _when_downgrade,
-    "strict-origin": _strict_origin,
-    "strict-origin-when-cross-origin": _strict_when_cross_origin,
-    "unsafe-url": _unsafe_url,
+    "strict-origin": lambda page, target: None if _is_downgrade(page, target) else _origin(page),
+    "strict-origin-when-cross-origin": lambda page, target: (
+        None if _is_downgrade(page, target) else _when_cross_origin(page, target)
+    ),
+    "unsafe-url": lambda page, target: _stripped(page),
 }
 """The policies by name (Referrer Policy, 3), and Scrapy's default."""
 

@@ -25,15 +25,7 @@ from trawl.observe import Stats
 from trawl.tracebacks import contained
 from trawl.transport import Transport
 
-__all__ = [
-    "Detector",
-    "Predicate",
-    "RetryBudget",
-    "RetryBudgets",
-    "SoftBlockTransport",
-    "get_retry_request",
-    "retry",
-]
+__all__ = ["Detector", "Predicate", "RetryBudget", "RetryBudgets", "SoftBlockTransport", "get_retry_request", "retry"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -105,11 +97,7 @@ class RetryBudgets:
 
 
 def retry(
-    settings: MiddlewareSettings,
-    rng: random.Random,
-    *,
-    predicate: Predicate | None = None,
-    stats: Stats | None = None,
+    settings: MiddlewareSettings, rng: random.Random, *, predicate: Predicate | None = None, stats: Stats | None = None
 ) -> Middleware:
     """Return middleware that sends a failed request again, at most ``RETRY_TIMES`` times.
 

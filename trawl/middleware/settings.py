@@ -32,11 +32,7 @@ def product() -> str:
 
 
 def _check_contact(contact: str) -> None:
-    """Check that ``CONTACT`` is a URL or an e-mail address, and has no characters that a header can't contain.
-
-    Raises:
-        SettingsError: If ``contact`` is not valid.
-    """
+    """Raise a SettingsError unless ``CONTACT`` is a URL or an e-mail address that a header can contain."""
     is_sent = contact.isascii() and contact.isprintable() and len(contact) <= _MAX_CONTACT
     if not is_sent or _CONTACT.fullmatch(contact) is None:
         raise SettingsError(
@@ -169,16 +165,7 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     soft_block_detector: object = None
     retry_enabled: bool = True
     retry_times: Annotated[int, Meta(ge=0, title="times")] = 2
-    retry_http_codes: tuple[int, ...] = (
-        500,
-        502,
-        503,
-        504,
-        522,
-        524,
-        408,
-        429,
-    )
+    retry_http_codes: tuple[int, ...] = (500, 502, 503, 504, 522, 524, 408, 429)
     retry_priority_adjust: int = -1
     retry_delay: Annotated[float, Meta(ge=0, title="s")] = 1.0
     retry_max_delay: Annotated[float, Meta(ge=0, title="s")] = 60.0

@@ -132,8 +132,7 @@ class BuiltInMiddleware:
         name: Name in ``DOWNLOADER_MIDDLEWARES``, to move or disable the middleware.
         order: Position in the list.
         make: Creates the middleware; returns None if the settings make it unnecessary.
-        scrapys: Path of Scrapy's class with the same purpose, which is accepted as a name too; "" if there is no such
-            class.
+        scrapys: Path of Scrapy's class with the same purpose, which is accepted as a name too; "" if there is none.
     """
 
     name: str
@@ -193,11 +192,8 @@ def _meta_refresh(context: MiddlewareContext) -> Middleware | None:
 
 
 def _redirect(context: MiddlewareContext) -> Middleware | None:
-    return (
-        redirect(context.settings, context.now_utc, context.handled_statuses)
-        if context.settings.redirect_enabled
-        else None
-    )
+    settings = context.settings
+    return redirect(settings, context.now_utc, context.handled_statuses) if settings.redirect_enabled else None
 
 
 def _auth(context: MiddlewareContext) -> Middleware | None:

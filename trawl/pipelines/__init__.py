@@ -68,14 +68,7 @@ Method = Callable[..., Any]
 
 @attrs.frozen
 class _Pipeline:
-    """One pipeline with its methods, which are looked up once.
-
-    Attributes:
-        name: The pipeline's class, for messages.
-        process: The method ``process_item``; None if it is missing.
-        open: The method ``open_spider``; None if it is missing.
-        close: The method ``close_spider``; None if it is missing.
-    """
+    """One pipeline with its methods, which are looked up once, and None for each missing method."""
 
     name: str
     process: Method | None
@@ -202,10 +195,7 @@ def _looked_up(pipeline: object) -> _Pipeline:
 
 
 def _with_spider(method: Method | None, taken: int, name: str) -> Method | None:
-    """Return ``method`` for calls with ``taken`` arguments.
-
-    If the method takes fewer arguments, the last argument (the spider) is omitted.
-    """
+    """Return ``method`` for calls with ``taken`` arguments. The last one, the spider, is omitted if need be."""
     if method is None:
         return None
     if not callable(method):

@@ -104,34 +104,24 @@ class FileStore(ABC):
 
         Raises:
             ValueError: If the path leads out of the store.
-            OSError: If the file can't be written.
         """
 
     @abstractmethod
     def open(self, path: str) -> tuple[float, BufferedReader]:
-        """Return the time of a file's last change, in seconds since the epoch, and the open file.
-
-        Raises:
-            OSError: If the file can't be opened.
-        """
+        """Return the time of a file's last change, in seconds since the epoch, and the open file."""
 
     @abstractmethod
     def open_temporary(self) -> tuple[BinaryIO, Path]:
-        """Create a temporary file on this machine. The caller must pass it to :meth:`put_file` or remove it.
-
-        Raises:
-            OSError: If the file can't be created.
-        """
+        """Create a temporary file on this machine. The caller must pass it to :meth:`put_file` or remove it."""
 
     @abstractmethod
     def put_file(self, path: str, temporary: Path) -> Path:
-        """Store a file from :meth:`open_temporary` completely or not at all.
+        """Store a file from :meth:`open_temporary` completely or not at all. Returns a path at which it can be read.
 
-        Returns a path at which the file can be read.
+        If this fails, the temporary file is not removed.
 
         Raises:
             ValueError: If the path leads out of the store.
-            OSError: If the file can't be stored. The temporary file is not removed.
         """
 
     @abstractmethod
@@ -254,16 +244,7 @@ class RemoteFileStore(FileStore):
 
 
 def open_file_store(uri: str, options: dict[str, Any], setting: str) -> FileStore:
-    """Open the store at a path or URL.
-
-    Args:
-        uri: A folder, ``file://...``, or the URL of a store.
-        options: Arguments of the store's file system.
-        setting: The setting that names the store, for messages.
-
-    Raises:
-        SettingsError: If the store's library is not installed, the store is unknown, or its folder is not writable.
-    """
+    """Open the store (a folder, ``file://...``, or a URL) that ``setting`` names; SettingsError if it can't be used."""
     scheme, colon, rest = uri.partition("://")
     if not colon:
         return LocalFileStore(_folder(Path(uri), setting))
@@ -293,11 +274,7 @@ def _folder(path: Path, setting: str) -> Path:
 
 
 def check_path(path: str) -> str:
-    """Return the normalized form of a path below a store.
-
-    Raises:
-        ValueError: If the path is empty or leads out of the store.
-    """
+    """Return the normalized form of a path below a store; raise ValueError if the path leads out of the store."""
     parts = PurePosixPath(path.replace("\\", "/")).parts
     if not parts or parts[0] == "/" or ".." in parts or ":" in parts[0] or "\0" in path:
         raise ValueError(f"{path!r} is not a path below the store")
@@ -375,31 +352,19 @@ class IncompleteFile:
             await self._blocking.run(self._remove)
 
     async def keep(self, path: str) -> None:
-        """Move the file into the store. It can be read until this object is closed. Always a checkpoint.
-
-        Raises:
-            ValueError: If there is no file, or the path leads out of the store.
-            OSError: If the file can't be moved into the store.
-        """
+        """Move the file into the store. It can be read until this object is closed. Always a checkpoint."""
         async with self._lock:
             await self._blocking.run(self._keep, path)
 
     def open(self) -> BinaryIO:
-        """Open the file for reading. Blocks.
-
-        Raises:
-            ValueError: If the file no longer exists.
-        """
+        """Open the file for reading; raise ValueError if it no longer exists. Blocks."""
         if self._readable is not None:
             with suppress(FileNotFoundError):
                 return self._readable.open("rb")
         raise ValueError("the body no longer exists: its file was moved or removed")
 
     async def aclose(self) -> None:
-        """Remove the file unless it was kept, and refuse later writes.
-
-        If a file was created, this is a shielded checkpoint.
-        """
+        """Remove the file unless it was kept, and refuse later writes. A shielded checkpoint if there is a file."""
         self._is_closed = True
         if self._temporary is not None or self._file is not None or self._lock.locked():
             with trio.move_on_after(DISCARD_GRACE, shield=True):
@@ -454,10 +419,7 @@ async def open_partial_file(store: FileStore, blocking: Blocking) -> AsyncGenera
 
 
 def digest_of(response: Response, name: str) -> str:
-    """Return the ``sha1`` or ``md5`` of a response's body, in hexadecimal.
-
-    If the body is in a file, the file is not read again.
-    """
+    """Return the ``sha1`` or ``md5`` of a body, in hexadecimal. A body in a file is not read again."""
     sink = response.sink if isinstance(response, FileResponse) else None
     if isinstance(sink, IncompleteFile):
         return sink.digest(name)

@@ -43,15 +43,7 @@ from trawl.scrapy_names import Unsupported
 from trawl.throttling.managers import awaited
 from trawl.tracebacks import contained
 
-__all__ = [
-    "FileError",
-    "FilesPipeline",
-    "MediaInfo",
-    "MediaPipeline",
-    "Result",
-    "aliased",
-    "name_of",
-]
+__all__ = ["FileError", "FilesPipeline", "MediaInfo", "MediaPipeline", "Result", "aliased", "name_of"]
 
 MAX_KNOWN = 10_000
 """Number of URLs whose results a crawl keeps in memory. Other URLs are looked up in the store again."""
@@ -155,10 +147,7 @@ class MediaPipeline(ABC):
         return cls(crawler)
 
     def _setting(self, name: str, default: str = "") -> Any:
-        """Return the setting ``CLASSNAME_NAME`` if it exists, otherwise ``NAME``.
-
-        A class attribute replaces a default.
-        """
+        """Return the setting ``CLASSNAME_NAME`` if it exists, or ``NAME``. A class attribute replaces a default."""
         settings = self.info.crawl.settings
         own = settings.get(f"{type(self).__name__.upper()}_{name}", None)
         if own:

@@ -198,11 +198,7 @@ class ImagesPipeline(MediaPipeline):
         return image, _written(image)
 
     def _opened(self, body: bytes) -> Any:
-        """Return the image, not yet decoded.
-
-        Raises:
-            FileError: If the body is not an image, or the image is too large.
-        """
+        """Return the image, not yet decoded; raise FileError if it is no image, or too large."""
         opened = self._read(lambda: self._image.open(io.BytesIO(body), formats=self.formats))
         width, height = opened.size
         if 0 < self.max_pixels < width * height:
@@ -217,11 +213,7 @@ class ImagesPipeline(MediaPipeline):
             raise FileError(f"the image is too small: {width}x{height}, not {least}")
 
     def _read(self, step: Callable[[], Any]) -> Any:
-        """Return the result of a step of reading an image.
-
-        Raises:
-            FileError: If the step failed.
-        """
+        """Return the result of a step of reading an image; raise FileError if the step failed."""
         try:
             return step()
         except FileError:

@@ -40,13 +40,7 @@ _ROOTS = ("scrapy", "trawl", "twisted")
 
 @attrs.frozen(order=True)
 class Edit:
-    """A place in a file, and its new text.
-
-    Attributes:
-        start: The line, from 1, and the column in bytes, from 0.
-        end: The line and column after the last byte.
-        text: The new text.
-    """
+    """A place in a file, as lines from 1 and columns in bytes from 0, and its new text. ``end`` is exclusive."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -76,7 +70,6 @@ class Change:
     """One import line, and the lines to replace it with.
 
     Attributes:
-        line: The number of the line, from 1.
         before: The import as it is written, joined to one line.
         after: The new lines; empty if no import remains.
         words: A sentence of advice for each name that trawl does not have.
@@ -104,13 +97,8 @@ class Change:
 def changes(source: str, *, is_whole: bool = False) -> list[Change]:
     """Return the changes to the import lines of a file, in order. Correct lines are left out.
 
-    Args:
-        source: The file's text.
-        is_whole: Include imports inside conditions and ``try``.
-
-    Raises:
-        SyntaxError: If the text is not valid Python.
-        ValueError: If the text contains a null byte.
+    If ``is_whole``, imports inside conditions and ``try`` are included. Raises SyntaxError, or ValueError for a null
+    byte, if the text is not valid.
     """
     tree = ast.parse(source)
     used = _used_names(tree)
@@ -249,12 +237,7 @@ def _absent(name: str) -> str:
 
 @attrs.frozen
 class Hint:
-    """The changes that a file written for Scrapy still needs. ``str()`` of a hint is one sentence.
-
-    Attributes:
-        path: The file.
-        changes: The changes, in the order of its lines.
-    """
+    """The changes that a file written for Scrapy still needs, in order. ``str()`` of a hint is one sentence."""
 
     path: Path
     changes: Sequence[Change]
@@ -291,12 +274,7 @@ def hint(error: BaseException) -> Hint | None:
 
 
 def hint_of_file(path: str, *, is_whole: bool = True) -> Hint | None:
-    """Return the changes to the imports of a file; None if ``path`` is "" or the file imports nothing from Scrapy.
-
-    Args:
-        path: The file.
-        is_whole: Include imports inside conditions and ``try``.
-    """
+    """Return the changes to the imports of a file; None if ``path`` is "" or it imports nothing from Scrapy."""
     found = _read(Path(path), is_whole=is_whole)
     return Hint(Path(path), found) if found else None
 
@@ -316,14 +294,7 @@ def _known_changes(source: str, is_whole: bool) -> tuple[Change, ...]:
 
 
 def project_files(spider_class: type, parts: Iterable[object] = ()) -> list[str]:
-    """Return the loaded files of a spider's project: the spider's file, and files in its folder and below.
-
-    Installed packages do not count.
-
-    Args:
-        spider_class: The spider's class.
-        parts: Classes and functions whose files count too.
-    """
+    """Return the loaded files of a spider's folder and below, and of ``parts``, except installed packages."""
     classes = [spider_class, *parts]
     kinds = {kind for each in classes for kind in getattr(each, "__mro__", [each])}
     files = {_file_of(getattr(kind, "__module__", "")) for kind in kinds}

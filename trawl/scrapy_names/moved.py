@@ -55,9 +55,6 @@ def is_moved(spider_class: type) -> bool:
     Checks the files of the spider's class and of its base classes, except trawl's files. A spider is moved if one of
     these files contains ``import trawl as scrapy``, or imports from a module in :data:`FACES`. The result is not used
     if the setting ``SCRAPY_COMPAT`` is true or false.
-
-    Args:
-        spider_class: The spider's class.
     """
     names = dict.fromkeys(kind.__module__ for kind in spider_class.__mro__)
     modules = (sys.modules.get(name) for name in names if name.partition(".")[0] not in ("trawl", "builtins"))
@@ -157,22 +154,14 @@ MOVED_UNUSED: Mapping[str, object] = {"BOT_NAME": "scrapybot", "CONCURRENT_ITEMS
 
 
 def is_disabled(path: str) -> bool:
-    """Return whether a setting of trawl replaces None for a Scrapy component.
-
-    ``path`` is the component's import path.
-    """
+    """Return whether a setting of trawl replaces None for the Scrapy component with this import path."""
     return path.removeprefix("scrapy.") in DISABLED
 
 
 def renamed(values: Mapping[str, object], decode: Callable[[str], object]) -> Mapping[str, object]:
-    """Return the values of one source under trawl's names.
+    """Return the values of one source under trawl's names. A value under trawl's name takes precedence.
 
-    A value that the source sets under trawl's name takes precedence. ``FEED_URI`` and ``FEED_FORMAT`` are
-    left out, because two sources may set them.
-
-    Args:
-        values: Settings by name.
-        decode: Decodes a JSON string.
+    ``FEED_URI`` and ``FEED_FORMAT`` are left out, because two sources may set them. ``decode`` decodes a JSON string.
     """
     if not RENAMED.keys() & values.keys():
         return values
@@ -188,9 +177,6 @@ def disabled_by(values: Mapping[str, object]) -> dict[str, tuple[object, str]]:
 
     The result has a pair for each setting: the new value, and the name of the list with the None. As in Scrapy, None
     takes precedence over the setting. For example, ``ROBOTSTXT_OBEY`` is ignored if ``RobotsTxtMiddleware`` is None.
-
-    Args:
-        values: Settings by name. Lists of components are mappings.
     """
     found: dict[str, tuple[object, str]] = {}
     for name in _PART_LISTS:

@@ -298,10 +298,7 @@ PLUGIN_META: Mapping[str, str] = {
 
 
 def plugin_advice(path: str) -> str:
-    """Return the replacement of a class or module in a package that extends Scrapy; "" for any other path.
-
-    A user file with the name of such a package does not count.
-    """
+    """Return the replacement of a class or module of a package that extends Scrapy, not of a user file; "" for none."""
     root = path.partition(".")[0]
     advice = PLUGINS.get(".".join(path.split(".")[:2])) or PLUGINS.get(root, "")
     found = find_spec(root) if advice else None
@@ -315,34 +312,20 @@ def place_of_twisteds(module: str, name: str) -> Place | None:
 
 
 def twisted_way(name: str) -> str:
-    """Return the Trio replacement of a Twisted name.
-
-    Args:
-        name: The name without ``twisted.``, such as ``internet.defer.inlineCallbacks``.
-    """
+    """Return the Trio replacement of a Twisted name, such as ``internet.defer.inlineCallbacks``."""
     while name not in TWISTED_WAYS:
         name = name.rpartition(".")[0]
     return TWISTED_WAYS[name]
 
 
 def place(module: str, name: str) -> Place | None:
-    """Return the place in trawl of ``from scrapy.MODULE import NAME``; None if trawl does not have the name.
-
-    Args:
-        module: The module without ``scrapy.``; "" for Scrapy itself.
-        name: The imported name; "" for the module itself.
-    """
+    """Return the place in trawl of ``from scrapy.MODULE import NAME``, or of a module for ""; None if not in trawl."""
     whole = f"{module}.{name}".strip(".")
     return MOVED[whole] if whole in MOVED else as_written(module, name)
 
 
 def as_written(module: str, name: str) -> Place | None:
-    """Return the place of ``from trawl.MODULE import NAME`` if this import works; otherwise None.
-
-    Args:
-        module: The module without ``trawl.``; "" for trawl itself.
-        name: The imported name; "" for the module itself.
-    """
+    """Return the place of ``from trawl.MODULE import NAME`` if this import works; otherwise None."""
     ours = f"trawl.{module}".rstrip(".")
     try:
         found = import_module(ours)
@@ -355,14 +338,9 @@ def as_written(module: str, name: str) -> Place | None:
 
 
 def submodule(module: str, name: str) -> ModuleType:
-    """Return Scrapy's submodule ``name`` of a module in trawl, for annotations.
+    """Return Scrapy's submodule ``name`` of a module in trawl, for annotations (``http.response.html.HtmlResponse``).
 
-    Args:
-        module: The name of trawl's module, such as ``trawl.http.response``.
-        name: The attribute that trawl's module does not have, such as ``html`` in ``http.response.html.HtmlResponse``.
-
-    Raises:
-        AttributeError: If Scrapy has no such module, or trawl has none of its names.
+    Raises AttributeError if Scrapy has no such module, or trawl has none of its names.
     """
     path = f"{module.removeprefix('trawl.')}.{name}."
     found = {each.removeprefix(path): place for each, place in MOVED.items() if each.startswith(path)}
@@ -374,11 +352,7 @@ def submodule(module: str, name: str) -> ModuleType:
 
 
 def name_advice(name: str) -> str:
-    """Return the replacement of a dotted Scrapy name; "" if there is no advice on it.
-
-    Args:
-        name: The name without ``scrapy.`` or ``trawl.``, such as ``utils.log.configure_logging``.
-    """
+    """Return the replacement of a Scrapy name, such as ``utils.log.configure_logging``; "" if there is no advice."""
     while name:
         if name in REPLACEMENTS:
             return REPLACEMENTS[name]
@@ -387,11 +361,6 @@ def name_advice(name: str) -> str:
 
 
 def class_advice(path: str) -> str:
-    """Return the replacement of a Scrapy class named in a setting; "" if there is no advice on it.
-
-    Args:
-        path: The import path of the class, such as ``scrapy.downloadermiddlewares.offsite.OffsiteMiddleware``. Only
-            the module is used.
-    """
+    """Return the replacement of a Scrapy class named in a setting, by its module; "" if there is no advice."""
     root, _, module = path.rpartition(".")[0].partition(".")
     return REPLACEMENTS.get(module, "") if root == "scrapy" else ""

@@ -196,12 +196,7 @@ def setting_advice(name: str) -> str:
 
 
 def key_advice(path: str, key: object) -> str:
-    """Return the replacement of a Scrapy key inside a setting; "" if there is no advice on it.
-
-    Args:
-        path: The mapping that has the key, as in messages: ``"FEEDS['a.json']"``.
-        key: The key, which trawl does not have.
-    """
+    """Return the replacement of a Scrapy key in a setting, such as ``FEEDS['a.json']``; "" if there is no advice."""
     return _FEED_KEYS.get(str(key), "") if path.startswith("FEEDS") else ""
 
 

@@ -67,11 +67,7 @@ class BoundRule:
 
 
 def bind_rules(spider: Any, rules: Iterable[Rule]) -> tuple[BoundRule, ...]:
-    """Resolve the names in a spider's rules.
-
-    Raises:
-        UsageError: If an entry is not a rule, or names a method that does not exist.
-    """
+    """Resolve the names in a spider's rules; UsageError for an entry that is no rule or names no method."""
     bound = []
     for i, rule in enumerate(rules):
         if not isinstance(rule, Rule):
@@ -143,11 +139,7 @@ class CrawlSpider(Spider[ItemT]):
         return results
 
     def parse_with_rules(
-        self,
-        response: Response,
-        callback: Any,
-        cb_kwargs: Mapping[str, Any] | None = None,
-        follow: bool = True,
+        self, response: Response, callback: Any, cb_kwargs: Mapping[str, Any] | None = None, follow: bool = True
     ) -> Any:
         """Return the outputs of ``callback`` for a page and then, if ``follow`` is true, the requests for its links.
 

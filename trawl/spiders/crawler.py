@@ -113,10 +113,7 @@ EVENT_SIGNALS: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, obje
         ItemDropped,
         lambda event: {"item": event.item, "exception": DropItem(event.reason), "response": None},
     ),
-    "item_error": (
-        ItemFailed,
-        lambda event: {"item": event.item, "failure": Failure(event.error), "response": None},
-    ),
+    "item_error": (ItemFailed, lambda event: {"item": event.item, "failure": Failure(event.error), "response": None}),
     "item_scraped": (ItemScraped, lambda event: {"item": event.item, "response": event.response}),
     "request_dropped": (RequestDropped, lambda event: {"request": event.request}),
     "request_reached_downloader": (RequestSent, lambda event: {"request": event.request}),
@@ -125,10 +122,7 @@ EVENT_SIGNALS: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, obje
         signal: (event, lambda event: {"request": event.response.request, "response": event.response})
         for signal, event in (("response_downloaded", ResponseReceived), ("response_received", ResponseAccepted))
     },
-    "spider_error": (
-        SpiderError,
-        lambda event: {"failure": Failure(event.error), "response": event.response},
-    ),
+    "spider_error": (SpiderError, lambda event: {"failure": Failure(event.error), "response": event.response}),
 }
 """Signals that are sent for an event. The values are the event's class, and a function that returns the arguments of
 receivers, except ``spider``.

@@ -226,11 +226,7 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        """Return the next line.
-
-        Raises:
-            csv.Error: If the row is too long.
-        """
+        """Return the next line; raise ``csv.Error`` if the row is too long."""
         line = next(self._lines, None)
         if line is None:
             self.is_open = self.characters > 0

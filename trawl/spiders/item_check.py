@@ -67,12 +67,9 @@ class ItemCheckError(ValueError):
 
 
 def make_check(kind: Any) -> Check:
-    """Return the check for a type or a union of types.
+    """Return the check for a type or a union of types; raise TypeError if it is not an item type.
 
     The check converts a dict to the type, and returns instances of the type unchanged.
-
-    Raises:
-        TypeError: If ``kind`` is not an item type.
     """
     if get_origin(kind) in (Union, types.UnionType):
         return _any_of({member: make_check(member) for member in get_args(kind)}, type_name(kind))

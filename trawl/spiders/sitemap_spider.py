@@ -60,10 +60,10 @@ class Sitemap:
         content_type: str | None = None,
         url: str = "",
     ) -> None:
-        """Read the start of a file.
+        """Read the start of a file, which may be gzip.
 
         Args:
-            body: The body, which may be gzip.
+            body: The body.
             max_bytes: Maximum number of bytes to read, after decompression.
             max_entries: Maximum number of entries.
             is_text: True if the file may have one URL per line instead of XML, even if its first line is not a URL.
@@ -188,9 +188,9 @@ def sitemaps_in_robots(text: str) -> Iterator[str]:
 
 
 def parse_lastmod(written: str | date) -> datetime | None:
-    """Return the last point in time that a date in W3C's format can mean, as an aware datetime; None if invalid.
+    """Return the last point in time that a date in W3C's format can mean (any day of ``2024-05``); None if invalid.
 
-    For example, ``2024-05`` can mean any day of May 2024. The last point is used so that no changed page is missed.
+    So no changed page is missed.
     """
     if isinstance(written, date) and not isinstance(written, datetime):
         written = written.isoformat()
@@ -209,16 +209,7 @@ def parse_lastmod(written: str | date) -> datetime | None:
 
 
 def since_utc(spider: str, attribute: str, value: str | date | None) -> datetime | None:
-    """Return ``sitemap_modified_since`` or ``feed_since`` as an aware datetime (default: UTC); None if it is empty.
-
-    Args:
-        spider: The spider's name, for messages.
-        attribute: The attribute's name.
-        value: A datetime, a date, or a string in ISO 8601.
-
-    Raises:
-        UsageError: If the string is not a date or time.
-    """
+    """Return an attribute's date or time (ISO 8601) as an aware datetime (default: UTC); None if it is empty."""
     if not value:
         return None
     try:

@@ -73,10 +73,7 @@ def is_async(result: object) -> bool:
 
 
 def iterate(result: Any) -> Iterable[Any]:
-    """Return the outputs of a plain callback.
-
-    If ``result`` is an iterable, but neither a string nor an item, its elements are the outputs.
-    """
+    """Return the outputs of a plain callback: the elements of an iterable that is neither a string nor an item."""
     if result is None:
         return ()
     if isinstance(result, list | tuple | Iterator):
@@ -362,21 +359,13 @@ class Spider(Generic[ItemT]):
 
 
 def check_name(spider: type, name: object) -> None:
-    """Check that a spider's name is a string.
-
-    Raises:
-        UsageError: If the name is not a string.
-    """
+    """Raise a UsageError if a spider's name is not a string."""
     if not isinstance(name, str):
         raise UsageError(f"{spider.__name__}.name must be a string, not {name!r}")
 
 
 def check_urls(name: str, attribute: str, urls: object) -> None:
-    """Check that all URLs in a list or tuple can be fetched. Other iterables are not read.
-
-    Raises:
-        UsageError: If a URL can't be fetched, or ``urls`` is a string.
-    """
+    """Raise a UsageError if a URL in a list or tuple can't be fetched. Other iterables are not read."""
     if isinstance(urls, str):
         raise UsageError(f"{name}: {attribute} must be a list of URLs, not a string: use [{urls!r}]")
     if not isinstance(urls, Iterable):

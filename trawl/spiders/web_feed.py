@@ -122,14 +122,7 @@ class WebFeed:
     """
 
     def __init__(self, body: bytes, url: str, *, max_bytes: int, content_type: str | None = None) -> None:
-        """Read the start of the feed.
-
-        Args:
-            body: The body, which may be compressed with gzip.
-            url: The feed's URL, to which links are relative.
-            max_bytes: Maximum number of bytes to read, after decompression.
-            content_type: The feed's ``Content-Type`` header.
-        """
+        """Read the start of the feed at ``url``, up to ``max_bytes`` after decompression."""
         self.xml: XmlStream = XmlStream(GzipBody(body, max_bytes), _ENTRIES, url, content_type)
         self._url = url
         self.is_feed: bool = self.xml.root in FEED_ROOTS
@@ -207,10 +200,7 @@ class _Elements:
         return [part for name in names for part in self._parts.get(name, ())]
 
     def links(self, relation: str) -> list[Element]:
-        """Return Atom's links with a relation.
-
-        The feed may also give the relation as a URL (RFC 4287, section 4.2.7.2).
-        """
+        """Return Atom's links with a relation, which may be written as a URL (RFC 4287, section 4.2.7.2)."""
         links = (part for part in self.all("link", "atom:link") if part.get("href"))
         return [part for part in links if part.get("rel", "alternate").lower().removeprefix(_RELATIONS) == relation]
 
@@ -227,10 +217,7 @@ _CONTENT = re.compile(r"<[^>]*>(.*)</[^>]*>", re.DOTALL)
 
 
 def _text(element: Element) -> str:
-    """Return an element's text.
-
-    For XML content, return the markup, without XHTML's outer ``div`` (RFC 4287, 4.1.3.3).
-    """
+    """Return an element's text, or its markup without XHTML's outer ``div`` for XML content (RFC 4287, 4.1.3.3)."""
     if not len(element):
         return (element.text or "").strip()
     kind = element.get("type", "")
@@ -284,16 +271,13 @@ def _whole(text: str | None) -> int:
 
 
 _HALF_DAY = re.compile(r"(?<![:.\d])(\d{1,2})(:\d\d(?::\d\d(?:\.\d+)?)?)?\s*([ap])(?:m\b|\.m\.)", re.IGNORECASE)
-
 _DAY = re.compile(r"[^:]*\d{4}")
-
 _TIME_OF_DAY = re.compile(
     r"([^:]*?\d{1,2}:\d\d(?::\d\d)?)(?:\.\d+)?"
     r"\s*(?:(?:GMT|UTC)?\s*([+-]\d\d):?(\d\d)(?:\s+[a-z]{1,5})?|([a-z]+))?"  # the zone
     r"\s*(\d{4})?\s*(?:\([^)]*\))?",  # the year, and a comment
     re.IGNORECASE,
 )
-
 _ZONE_AFTER_ISO = re.compile(r"((?::\d\d){1,2}(?:\.\d+)?)\s*([+-]\d\d:?\d\d)?\s*([a-z]{1,5})", re.IGNORECASE)
 
 _HOURS_OF_ZONES = {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
@@ -306,11 +290,8 @@ with either sign.
 """
 
 _PART_OF_YEAR = re.compile(r"\d{4}(?:-\d\d)?")
-
 _DAY_LENGTH = len("2024-05-01")
-
 _NOON = 12
-
 _LEAP_SECOND = re.compile(r"(:\d\d):60(?!\d)")  # RFC 5322, 3.3; RFC 3339, 5.7
 
 

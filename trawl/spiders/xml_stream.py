@@ -188,12 +188,8 @@ class XmlStream:
     ) -> None:
         """Read up to the outermost element.
 
-        Args:
-            pieces: The body.
-            names: The local names of the elements. If elements with these names are nested, only the outer element is
-                yielded, with the nested element in it.
-            base_url: The URL of the document.
-            content_type: The ``Content-Type`` header. Its charset takes precedence over the document's declaration.
+        If elements with ``names`` are nested, only the outer element is yielded, with the nested element in it. The
+        charset of ``content_type`` takes precedence over the document's declaration.
         """
         self.unpacked: GzipBody = pieces
         self._names = names
