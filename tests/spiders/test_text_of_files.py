@@ -157,6 +157,16 @@ def test_lines_that_are_no_urls_make_no_requests(caplog: pytest.LogCaptureFixtur
     assert "2 lines that are not whole URLs are ignored" in caplog.text
 
 
+def test_a_warning_about_a_sitemap_names_no_password(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = "http://user:secret@h.example/map.txt"
+    monkeypatch.setattr(Map, "sitemap_urls", (url,))
+    read(Map, b"http://h.example/a\nnothing\n", "text/plain", url)
+    [warning] = [each.getMessage() for each in caplog.records if "whole URLs" in each.getMessage()]
+    assert "secret" not in warning
+
+
 @pytest.mark.parametrize(
     "body",
     [

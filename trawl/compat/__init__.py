@@ -1,14 +1,5 @@
 """Scrapy's behavior on trawl: its classes, signals and middleware, for projects that move from Scrapy.
 
-========================================  ==============================================================================
-module                                    content
-========================================  ==============================================================================
-:mod:`~trawl.compat.middleware`           downloader and spider middleware classes as trawl's middleware and hooks
-:mod:`~trawl.compat.classes`              Scrapy's middleware classes and duplicate filters, as base classes
-:mod:`~trawl.compat.messages`             header values that equal their bytes, and URLs as they were written
-:mod:`~trawl.compat.hooks`                the engine's hooks: extensions, signals, ``spider_idle``
-========================================  ==============================================================================
-
 The engine and the packages below it do not import this package. :mod:`trawl._run` passes its hooks to the engine. The
 tables of Scrapy's names are in ``trawl.scrapy_names``. The classes are loaded on first use.
 """

@@ -103,11 +103,7 @@ class RetryMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Create the middleware for a crawl.
-
-        Raises:
-            NotConfigured: If ``RETRY_ENABLED`` is false.
-        """
+        """Create the middleware for a crawl; NotConfigured if ``RETRY_ENABLED`` is false."""
         made = cls(crawler.settings)
         made.crawler = crawler
         return made
@@ -150,11 +146,7 @@ class HttpProxyMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Create the middleware for a crawl.
-
-        Raises:
-            NotConfigured: If ``HTTPPROXY_ENABLED`` is false.
-        """
+        """Create the middleware for a crawl; NotConfigured if ``HTTPPROXY_ENABLED`` is false."""
         if not crawler.settings.getbool("HTTPPROXY_ENABLED"):
             raise NotConfigured
         return cls()
@@ -185,11 +177,7 @@ class BaseRedirectMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Create the middleware for a crawl.
-
-        Raises:
-            NotConfigured: If the setting that :attr:`enabled_setting` names is false.
-        """
+        """Create the middleware for a crawl; NotConfigured if :attr:`enabled_setting` is false."""
         made = cls(crawler.settings)
         made.crawler = crawler
         return made
@@ -205,11 +193,7 @@ class RedirectMiddleware(BaseRedirectMiddleware):
     scrapys_path: ClassVar[str] = "redirect.RedirectMiddleware"
 
     def process_response(self, request: Request, response: Response, spider: Any = None) -> Any:
-        """Return the request for a redirect's target, otherwise the response.
-
-        Raises:
-            IgnoreRequest: If there were too many redirects, or the target can't be fetched.
-        """
+        """Return the request for a redirect's target, or the response; IgnoreRequest if it can't be followed."""
         crawler = self.crawler
         handled = getattr(getattr(crawler, "spider", None), "handle_httpstatus_list", ())
         now_utc = getattr(crawler, "now_utc", partial(datetime.now, UTC))  # a test's crawler may lack this method
@@ -223,11 +207,7 @@ class MetaRefreshMiddleware(BaseRedirectMiddleware):
     enabled_setting = "METAREFRESH_ENABLED"
 
     def process_response(self, request: Request, response: Response, spider: Any = None) -> Any:
-        """Return the request for a page's refresh, otherwise the response.
-
-        Raises:
-            IgnoreRequest: If there were too many redirects, or the target can't be fetched.
-        """
+        """Return the request for a page's refresh, or the response; IgnoreRequest if it can't be followed."""
         return _answered(meta_refresh(self._values()), request, response)
 
 

@@ -2,15 +2,8 @@
 
 When nothing is pending, the receivers of ``spider_idle`` are called. The requests that they pass to
 ``crawler.engine.crawl(request)`` are stored after all receivers were called, even if the crawl ends in the meantime.
-Then:
-
-===================================  =======================================================================
-pending                              next
-===================================  =======================================================================
-something                            the receivers are called again when nothing is pending
-nothing, and ``DontCloseSpider``     the receivers are called again after :data:`PAUSE` seconds, as in Scrapy
-nothing                              the crawl ends, for the reason of ``CloseSpider`` if one is raised
-===================================  =======================================================================
+Then the crawl continues if something is pending. If not, the receivers are called again after :data:`PAUSE` seconds if
+one has raised ``DontCloseSpider``, as in Scrapy. Otherwise the crawl ends, for the reason of ``CloseSpider`` if any.
 
 Only :mod:`trawl._run` imports these hooks, and passes them to the engine.
 """

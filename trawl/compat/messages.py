@@ -190,9 +190,7 @@ class ScrapyResponse(Response):
     def follow(self, url: Any, callback: Callback | None = None, **options: Any) -> Request:
         """Return a request for a link, like :meth:`Response.follow <trawl.http.Response.follow>`.
 
-        Raises:
-            ValueError: As in ``Response.follow``. Also if the URL is a ``mailto:``, ``javascript:`` or other URL
-                without ``//``, as in Scrapy.
+        As in Scrapy, a ``mailto:``, ``javascript:`` or other URL without ``//`` is a ValueError.
         """
         if isinstance(url, str) and _is_binary(self):  # a binary response has no encoding
             return _with_place(Request(url, callback, base=self.url, **options))
@@ -201,9 +199,7 @@ class ScrapyResponse(Response):
     def follow_all(self, *given: Any, **options: Any) -> Any:
         """Return the requests for many links, like :meth:`Response.follow_all <trawl.http.Response.follow_all>`.
 
-        Raises:
-            ValueError: As in ``Response.follow_all``. For a URL that only :meth:`follow` of this class refuses, the
-                error is raised when the iteration reaches the link.
+        For a URL that only :meth:`follow` of this class refuses, the iteration raises ValueError at this link.
         """
         return map(_with_place, super().follow_all(*given, **options))
 

@@ -72,14 +72,9 @@ _IDLE = "%s: %s does nothing, as in Scrapy: it has none of the methods %s"
 def adapted(middleware: object, spider: object, *, show: Show | None, inside: list[Back]) -> Middleware | None:
     """Return an object with Scrapy's methods as a middleware; None if the object has none of the three methods.
 
-    In a moved crawl, an object without these methods does nothing, as in Scrapy, and a warning is logged.
-
-    Args:
-        middleware: The object.
-        spider: The argument ``spider`` of methods that accept it.
-        show: Called with the arguments before the methods are called; None to pass them unchanged.
-        inside: A list that all middleware of a crawl shares. If ``process_request`` returns a response, inner
-            middleware also gets this response, although it did not get the request, as in Scrapy.
+    In a moved crawl, which has ``show``, an object without these methods does nothing, as in Scrapy, and a warning is
+    logged. All middleware of a crawl shares the list ``inside``: if ``process_request`` returns a response, inner
+    middleware also gets this response, although it did not get the request, as in Scrapy.
     """
     if not any(callable(getattr(middleware, name, None)) for name in _METHODS):
         if show is None or callable(middleware):

@@ -39,27 +39,17 @@ RefusedItem = tuple[ItemOrigin, Exception]
 
 
 class FeedFile(ABC):
-    """One file of a feed. All methods except :meth:`add` and :meth:`stage` block, and raise :attr:`errors`.
-
-    Attributes:
-        uri: The file's path or URL.
-        errors: Exceptions that are raised if the file can't be written.
-        is_typed: Whether the file has column types for times, decimals and bytes.
-        position: End of the last whole record that was written, in bytes or, for a table, in rows; 0 if there is no
-            record.
-        records: Number of items written in this run.
-        refused: Items that were taken but could not be written.
-    """
+    """One file of a feed. All methods except :meth:`add` and :meth:`stage` block, and raise :attr:`errors`."""
 
     errors: tuple[type[Exception], ...] = (OSError, ValueError)
-    is_typed: bool = False
+    is_typed: bool = False  # whether the file has column types for times, decimals and bytes
 
     def __init__(self, options: FeedOptions) -> None:
         """Create a file that is not open yet."""
         self.uri: str = options.uri
-        self.position: int = 0
-        self.records: int = 0
-        self.refused: list[RefusedItem] = []
+        self.position: int = 0  # end of the last whole record, in bytes or, for a table, in rows
+        self.records: int = 0  # number of items written in this run
+        self.refused: list[RefusedItem] = []  # items that were taken but could not be written
         self._options = options
         self._remote: RemoteFile | None = None
 

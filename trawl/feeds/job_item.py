@@ -253,10 +253,7 @@ class ItemFilter:
         return self.accepts is None or self._accepted(item)
 
     def takes_stored(self, stored: JobItem) -> bool:
-        """Return whether the feed takes an item of a job's outbox, by the result from the time when it was stored.
-
-        The filter is called only if there is no stored result, because the feed is new in the job.
-        """
+        """Return whether the feed takes a stored item, by the result stored with it, or else by its fields."""
         if self.classes:
             if not stored.is_of(self.classes):
                 return False

@@ -92,11 +92,7 @@ def _written(instant: datetime) -> str:
 
 
 def with_attributes(settings: FeedsSettings, spider: object) -> FeedsSettings:
-    """Fill in the placeholders that name attributes of the spider, as in Scrapy.
-
-    Raises:
-        FeedError: If the spider has no such attribute, or its value can't be part of a path.
-    """
+    """Fill in the spider's attributes, as in Scrapy; raise FeedError if one is missing or can't be part of a path."""
     feeds = {}
     for key, options in settings.feeds.items():
         path = fspath(key) if isinstance(key, str | PathLike) else key
@@ -234,11 +230,7 @@ class FeedOptions:
         return Path(url2pathname(urlsplit(self.uri).path) if self.uri.lower().startswith("file://") else self.uri)
 
     def select_fields(self, fields: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the fields of an item that this feed writes, by their names in the feed.
-
-        Raises:
-            ValueError: If the options name the feed's fields, and the item has none of them.
-        """
+        """Return the fields that this feed writes, by their names in it; raise ValueError if the item has none."""
         if self.fields is None:
             return fields
         picked = {written: fields[name] for name, written in self.fields if name in fields}

@@ -199,9 +199,7 @@ class Feeds:
             await self._finish_in_haste()  # noqa: ASYNC102 - shielded and limited
 
     async def start(self) -> None:
-        """Truncate continued files after their last whole record, and empty overwritten files.
-
-        :meth:`write` calls this first.
+        """Truncate continued files after their last whole record, and empty overwritten files. :meth:`write` does this.
 
         No file is changed before this call. So if a crawl can't start, the files of an earlier crawl are unchanged.
 
@@ -334,14 +332,9 @@ async def open_feeds(
 ) -> Feeds:
     """Open the feeds of the settings, and check that all of them can be written. If a check fails, no feed is changed.
 
-    Args:
-        settings: The settings of feeds.
-        blocking: Runs blocking calls.
-        spider_name: Value of ``%(name)s`` in a path.
-        started_utc: Value of ``%(time)s`` in a path.
-        stats: The statistics, for counting items that a feed can't write.
-        states: The saved state of each feed of a job, by destination. The feed is truncated and continued at its
-            position. None without a job.
+    ``spider_name`` and ``started_utc`` are the values of ``%(name)s`` and ``%(time)s`` in a path, and ``stats`` count
+    items that a feed can't write. ``states`` are the saved states of a job's feeds by destination: each feed is
+    truncated and continued at its position. It is None without a job.
 
     Raises:
         FeedError: If a feed can't be opened or continued. The message names the feed.

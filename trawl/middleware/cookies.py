@@ -43,10 +43,7 @@ async def open_cookie_file(
     """Load the cookies of a file into ``jars``. On exit, write the jars to the file, even after a cancellation.
 
     An empty ``path`` means no file. The file is replaced by a complete new file, so the old file stays intact if the
-    process is killed. Only the owner may read the file.
-
-    Raises:
-        UsageError: If the file can't be read or is not a file of cookies, or its folder does not exist.
+    process is killed. Only the owner may read the file. UsageError if it can't be used.
     """
     if not path:
         yield
@@ -106,12 +103,8 @@ def set_cookies(request: Request, header: str) -> None:
 def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
     """Return middleware that sends the cookies of ``jars`` and stores the cookies that responses set.
 
-    Cookies are added to a copy of the request, because a retry must not send the cookies of the first attempt.
-
-    Args:
-        jars: The cookies.
-        now_utc: Returns the wall time.
-        debug: True to log the cookies sent and set (``COOKIES_DEBUG``).
+    Cookies are added to a copy of the request, because a retry must not send the cookies of the first attempt. If
+    ``debug`` is true (``COOKIES_DEBUG``), the cookies sent and set are logged.
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -235,12 +228,9 @@ class Sessions:
         proxy: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Session:
-        """Return the session with this name, which is created if needed. Each argument except None replaces an option.
+        """Return the session with this name, created if needed; ValueError for an empty name or an invalid option.
 
-        A new session sends its direct fetches through ``crawl``; None if it can't fetch.
-
-        Raises:
-            ValueError: If the name is empty, or the proxy or a header is not valid.
+        Each argument except None replaces an option. A session that is created without ``crawl`` can't fetch.
         """
         if not name or not isinstance(name, str):
             raise ValueError(f"a session's name must be a non-empty string, not {name!r}")

@@ -86,9 +86,7 @@ def split_setting(
 ) -> tuple[dict[str, float | None], list[tuple[str, Any, float]]]:
     """Split ``DOWNLOADER_MIDDLEWARES`` into built-in entries and user entries.
 
-    Returns:
-        The new order of built-in middleware by name (None if removed), and tuples of display name, entry and order for
-        user middleware.
+    Returns the new order of built-in middleware by name (None if removed), and tuples of display name, entry and order.
     """
     known: dict[str, str] = {}
     for each in built_in:
@@ -217,12 +215,7 @@ def make_instance(entry: object, setting: str, crawl: object) -> Any:
 
 
 def load_function(value: object, setting: str, *arguments: str) -> Any:
-    """Return the function that a setting names; None for an empty setting.
-
-    Args:
-        value: The setting.
-        setting: The name of the setting.
-        arguments: The names of the arguments of the function.
+    """Return the function that a setting names, with these ``arguments``; None for an empty setting.
 
     Raises:
         SettingsError: If the path does not exist, or the object can't be called with this number of arguments.

@@ -68,20 +68,13 @@ class ProxyCooldown:
 
 @attrs.define(eq=False)
 class _ProxyState:
-    """One proxy. Mutable.
-
-    Attributes:
-        name: The URL without credentials.
-        failures: Number of failures in a row.
-        failed_at: Time of the last counted failure. Failures of requests that started before it are not counted.
-        until: End of the cooldown.
-    """
+    """One proxy. Mutable."""
 
     url: str
-    name: str
-    failures: int = 0
-    failed_at: float = -1.0
-    until: float = 0.0
+    name: str  # the URL without credentials
+    failures: int = 0  # number of failures in a row
+    failed_at: float = -1.0  # time of the last counted failure; those of requests that started earlier do not count
+    until: float = 0.0  # end of the cooldown
 
 
 OpenAt = Callable[[str, float], float]
@@ -113,12 +106,8 @@ class ProxyPool:
     def choose(self, now: float, open_at: OpenAt = lambda name, now: now) -> str | float:
         """Return the next proxy. If no proxy can be used now, return the time at which the first proxy is ready.
 
-        A proxy can't be used during its cooldown, or while the site's scope for this proxy is closed.
-
-        Args:
-            now: The current time.
-            open_at: Function of a proxy's name and ``now``. Returns the time from which requests to the site may use
-                the proxy.
+        A proxy can't be used during its cooldown, or while the site's scope for this proxy is closed: ``open_at``
+        returns the time from which requests to the site may use the proxy with a name.
         """
         while self._cooling and self._cooling[0][0] <= now:
             state = heapq.heappop(self._cooling)[2]
@@ -154,8 +143,7 @@ class ProxyPool:
     def failed(self, url: str, began: float, now: float) -> float | None:
         """Start the cooldown of a proxy. The failed request was started at ``began``.
 
-        Returns:
-            The cooldown in seconds; None if the failure counts as part of an earlier failure.
+        Returns the cooldown in seconds; None if the failure counts as part of an earlier failure.
         """
         state = self._all[url]
         if began <= state.failed_at:
@@ -192,15 +180,9 @@ def proxies(
     """Return middleware that sets ``request.meta["proxy"]`` if the request does not have it.
 
     If the spider has set ``proxy`` in the meta, even to None, it is kept. If this middleware has chosen the proxy for
-    an earlier attempt, it chooses a proxy again.
-
-    Args:
-        pool: The proxies of the list; None to use the environment's proxies.
-        environment: The proxies of the environment.
-        page_tries: Maximum number of further proxies for a request whose proxy failed. Meta ``max_proxies_to_try``
-            overrides this number.
-        stats: Counts failures.
-        open_at: Returns the time from which the scope for a site and a proxy of the list is open.
+    an earlier attempt, it chooses a proxy again: of the pool, or of the environment if there is no pool. If a proxy
+    fails, up to ``page_tries`` further ones are tried (meta ``max_proxies_to_try``). ``open_at`` returns the time from
+    which the scope for a site and a proxy of the list is open.
     """
 
     def around(fetch: Fetch) -> Fetch:

@@ -136,14 +136,9 @@ def _target(url: str, location: str) -> str:
 
 
 def redirected(request: Request, url: str, status: int, *, priority_adjust: int = 0, has_jar: bool = False) -> Request:
-    """Return the request for a redirect's target.
+    """Return the request for a redirect's target ``url``, which is in normal form.
 
-    Args:
-        request: The redirected request.
-        url: The target, in normal form.
-        status: The redirect's status code.
-        priority_adjust: Number added to the priority.
-        has_jar: True if the request's own cookies were stored in a jar, so the target does not need them.
+    ``has_jar`` means that the request's own cookies were stored in a jar, so the target does not need them.
     """
     headers, method, body = Headers(request.headers), request.method, request.body
     if _becomes_get(method, status):
@@ -340,9 +335,7 @@ def meta_refreshes(head: str, ignored: Iterable[str] = ()) -> Iterator[str]:
             templates = max(0, templates + (-1 if tag[1] else 1))
         elif not tag[1] and name in skipped:
             at = _end_of_text(head, at, name)
-        elif (
-            name == "meta" and not tag[1] and not templates and _decoded(attributes, "http-equiv").lower() == "refresh"
-        ):
+        elif name == "meta" and not (tag[1] or templates) and _decoded(attributes, "http-equiv").lower() == "refresh":
             yield _decoded(attributes, "content")
 
 

@@ -63,13 +63,10 @@ _SCRAPYS = "scrapy.spidermiddlewares.referer."
 
 
 def load_referrer_policy(value: object, path: str = "REFERRER_POLICY", *, imports: bool = True) -> Policy:
-    """Return the policy that a setting or meta key names.
+    """Return the policy that a setting or meta key names. ``path`` is the setting or key, for messages.
 
-    Args:
-        value: A name, Scrapy's class of a policy, a function, or the path of a function.
-        path: The setting or key, for messages.
-        imports: True if the value may be the path of a function. It is False for a stored request, which must not name
-            code to import, because another person may have written the job.
+    ``value`` is a name, Scrapy's class of a policy, a function, or, if ``imports`` is true, the path of a function. A
+    stored request must not name code to import, because another person may have written the job.
 
     Raises:
         SettingsError: If the policy does not exist.
@@ -101,11 +98,7 @@ def _scrapys(value: str, path: str) -> Policy:
 
 
 class Referrer:
-    """Sets the ``Referer`` of requests that were found on a page.
-
-    Args:
-        policy: The policy to use unless the request's meta or the page names one.
-    """
+    """Sets the ``Referer`` of requests found on a page, by ``policy`` unless the meta or the page names another."""
 
     __slots__ = ("_key", "_policy", "_shared")
 

@@ -38,11 +38,7 @@ MAX_HOSTS = 10_000  # maximum number of budgets; above it, the oldest is dropped
 
 
 class RetryBudget:
-    """A budget of retries. Pure and mutable.
-
-    Args:
-        share: Number of retries per first attempt.
-        reserve: Initial balance.
+    """A budget of retries: ``share`` per first attempt, and ``reserve`` at first. Pure and mutable.
 
     Attributes:
         balance: Number of retries that are allowed now.
@@ -71,10 +67,7 @@ class RetryBudget:
 class RetryBudgets:
     """The budgets of a crawl: one for all hosts, or one for each host.
 
-    Args:
-        share: Number of retries per first attempt.
-        reserve: Initial balance of each budget.
-        is_per_host: True if each host has its own budget.
+    Each has ``reserve`` retries at first, and gets ``share`` retries per first attempt.
     """
 
     __slots__ = ("_budgets", "_is_per_host", "_reserve", "_share")
@@ -254,10 +247,7 @@ Detector = Callable[[Response], object]
 class SoftBlockTransport:
     """A transport that turns soft blocks into errors.
 
-    Args:
-        transport: The transport that sends the requests.
-        detector: Returns true for a refusal. If the detector raises an exception, the exception is logged and the
-            response counts as a page.
+    If the detector raises an exception, the exception is logged and the response counts as a page.
     """
 
     def __init__(self, transport: Transport, detector: Detector) -> None:

@@ -71,10 +71,7 @@ def _user_agent_of(settings: MiddlewareSettings) -> str:
 
 
 def default_headers(fields: Headers) -> Middleware:
-    """Return middleware that adds the headers in ``fields`` that a request does not set.
-
-    If a request sets a header to None, the header is not added.
-    """
+    """Return middleware that adds the headers in ``fields`` that a request does not set, not even to None."""
 
     def around(fetch: Fetch) -> Fetch:
         def send(request: Request) -> Awaitable[Outcome]:  # needn't be async, because nothing follows the call
@@ -143,13 +140,7 @@ class BuiltInMiddleware:
 
 @attrs.frozen
 class MiddlewareEntry:
-    """A middleware and its position.
-
-    Attributes:
-        name: Name in messages.
-        order: Position in the list.
-        middleware: The middleware.
-    """
+    """A middleware, its name in messages, and its position."""
 
     name: str
     order: float
@@ -244,12 +235,7 @@ passes it in reverse.
 
 
 def layers(context: MiddlewareContext) -> list[MiddlewareEntry]:
-    """Return the middleware of a crawl, including user middleware, outermost first.
-
-    Raises:
-        SettingsError: If an entry of ``DOWNLOADER_MIDDLEWARES`` does not exist or is not middleware.
-        SettingsError: If the credentials of the spider are not complete.
-    """
+    """Return the middleware of a crawl, including user middleware, outermost first; SettingsError if one is invalid."""
     orders, own = split_setting(context.settings.downloader_middlewares, BUILT_IN, context.spider)
     context = attrs.evolve(context, removed=frozenset(name for name, order in orders.items() if order is None))
     found = [
@@ -267,7 +253,7 @@ def layers(context: MiddlewareContext) -> list[MiddlewareEntry]:
 
 
 def compose(middleware: Iterable[Middleware], fetch: Fetch) -> Fetch:
-    """Wrap ``fetch`` in ``middleware``. The first middleware becomes the outermost.
+    """Wrap ``fetch`` in ``middleware``, of which the first becomes the outermost.
 
     Raises:
         SettingsError: If a middleware returns something that can't be called.
@@ -313,15 +299,10 @@ class MiddlewareStack:
     adapt: Adapt | None = None
 
     def middleware(self, crawl: MiddlewareCrawl, open_at: OpenAt) -> list[MiddlewareEntry]:
-        """Return the middleware, outermost first.
-
-        Args:
-            crawl: The running crawl.
-            open_at: Returns the time from which a throttling scope is open.
+        """Return the middleware, outermost first. ``open_at`` returns the time from which a throttling scope is open.
 
         Raises:
-            SettingsError: If an entry of ``DOWNLOADER_MIDDLEWARES`` is not middleware.
-            UsageError: If the spider's credentials are not complete.
+            SettingsError: If an entry of ``DOWNLOADER_MIDDLEWARES`` is not middleware, or credentials are not complete.
         """
         context = MiddlewareContext(
             settings=self.settings,
@@ -340,11 +321,7 @@ class MiddlewareStack:
         return layers(context)
 
     def wire(self, transport: Transport) -> Transport:
-        """Return the transport, wrapped so that it detects banned proxies and soft blocks.
-
-        Raises:
-            SettingsError: If ``SOFT_BLOCK_DETECTOR`` does not name a callable.
-        """
+        """Return the transport, wrapped so that it detects banned proxies and soft blocks."""
         if self.settings.rotating_proxy_list:
             transport = ProxyFailureTransport(transport, self.settings.rotating_proxy_ban_codes)
         detector = load_function(self.settings.soft_block_detector, "SOFT_BLOCK_DETECTOR", "response")
@@ -367,17 +344,8 @@ async def open_middleware_stack(
 ) -> AsyncGenerator[MiddlewareStack, None]:
     """Open the middleware of one crawl. On exit, write the cookies and close the cache.
 
-    Args:
-        settings: The settings of middleware.
-        cache: The settings of the cache.
-        spider: The spider.
-        stats: The statistics.
-        blocking: Reads and writes files.
-        now_utc: Returns the wall time.
-        adapt: Converts objects with Scrapy's methods to middleware; None to reject such objects.
-        max_body_bytes: Maximum size of a body from the cache or the browser; 0 for no limit.
-        browser: The settings of rendered pages; None for the defaults.
-        open_page: Opens pages; None to open them in Chromium.
+    ``adapt`` converts objects with Scrapy's methods to middleware; without it, they are rejected. ``max_body_bytes``
+    limits a body from the cache or the browser; 0 for no limit. Without ``open_page``, pages are opened in Chromium.
 
     Raises:
         UsageError: If the file of cookies or of the cache can't be used, or a setting names a missing object.
@@ -445,11 +413,7 @@ def _dress(settings: MiddlewareSettings, jars: Jars, now_utc: Callable[[], datet
 
 
 class AdvisingTransport:
-    """A transport that suggests ``CONTACT`` once, when a request without a contact is sent to another machine.
-
-    Args:
-        transport: The transport that sends the requests.
-    """
+    """A transport that suggests ``CONTACT`` once, when a request without it is sent to another machine."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

@@ -80,26 +80,17 @@ class Pipelines:
     """The pipelines that each item passes, in order."""
 
     def __init__(self, pipelines: Sequence[object] = ()) -> None:
-        """Chain these objects.
-
-        Raises:
-            SettingsError: If an object has none of the three methods, or a method takes unexpected arguments.
-        """
+        """Chain these objects; SettingsError if one has none of the three methods, or a method has other arguments."""
         self._pipelines = [_looked_up(pipeline) for pipeline in pipelines]
 
     @classmethod
     def build(cls, settings: PipelinesSettings, crawl: object = None) -> Pipelines:
-        """Return the pipelines of ``ITEM_PIPELINES``, in order.
+        """Return the pipelines of ``ITEM_PIPELINES``, in order. ``crawl`` is the argument of ``from_crawler``.
 
         Pipelines with equal numbers keep their order in the setting.
 
-        Args:
-            settings: The settings of pipelines.
-            crawl: The running crawl, for ``from_crawler``.
-
         Raises:
-            SettingsError: If an import path is not that of a class, or a class can't be instantiated with these
-                arguments.
+            SettingsError: If an import path is not that of a class, or the class can't be instantiated like this.
             PartLoadError: If the code of a class or its module failed.
         """
         wanted = [(order, entry) for entry, order in settings.item_pipelines.items() if order is not None]

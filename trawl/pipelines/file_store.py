@@ -47,23 +47,14 @@ __all__ = [
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored record of a URL's file.
-
-    Attributes:
-        url: The URL.
-        path: Path of the file, relative to the store.
-        checksum: MD5 of the downloaded body, in hexadecimal.
-        fetched_at: Time of the last request to the server, in seconds since the epoch (UTC).
-        etag: The response's ``ETag`` (RFC 9110, section 8.8.3), or "".
-        last_modified: The response's ``Last-Modified`` (RFC 9110, section 8.8.2), or "".
-    """
+    """The stored record of a URL's file."""
 
     url: str
-    path: str
-    checksum: str
-    fetched_at: float
-    etag: str = ""
-    last_modified: str = ""
+    path: str  # relative to the store
+    checksum: str  # MD5 of the downloaded body, in hexadecimal
+    fetched_at: float  # time of the last request to the server, in seconds since the epoch (UTC)
+    etag: str = ""  # of the response (RFC 9110, section 8.8.3), or ""
+    last_modified: str = ""  # of the response (RFC 9110, section 8.8.2), or ""
 
 
 class FileStore(ABC):

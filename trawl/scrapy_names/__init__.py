@@ -1,14 +1,5 @@
 """Scrapy's names: their places in trawl, and advice on names that trawl does not have.
 
-===============================  =======================================================================================
-module                           content
-===============================  =======================================================================================
-``trawl.scrapy_names.names``     places of Scrapy's names in trawl, and advice on missing names
-``trawl.scrapy_names.imports``   changes to the imports of a file
-``trawl.scrapy_names.moved``     which spiders are moved, the defaults of their crawls, and renamed settings
-``trawl.scrapy_names.settings``  advice on Scrapy's settings that are ignored
-===============================  =======================================================================================
-
 The package contains tables and messages for every package that encounters such a name. Its modules are loaded on first
 use. Importing a native spider loads none of them.
 """
@@ -32,11 +23,7 @@ __all__ = ["Unsupported", "imports", "moved", "names", "settings", "submodule"]
 
 
 def submodule(module: str, name: str) -> Any:
-    """Return :func:`trawl.scrapy_names.names.submodule`, for a module's ``__getattr__``. Private names load no tables.
-
-    Raises:
-        AttributeError: If the name does not exist.
-    """
+    """Return :func:`trawl.scrapy_names.names.submodule` for a ``__getattr__``. Private names load no tables."""
     if name.startswith("_"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     return import_module("trawl.scrapy_names.names").submodule(module, name)

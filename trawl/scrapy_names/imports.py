@@ -67,22 +67,14 @@ def edited(source: str, edits: Iterable[Edit]) -> str:
 
 @attrs.frozen(order=True)
 class Change:
-    """One import line, and the lines to replace it with.
-
-    Attributes:
-        before: The import as it is written, joined to one line.
-        after: The new lines; empty if no import remains.
-        words: A sentence of advice for each name that trawl does not have.
-        rest: The import of the names that trawl does not have, which a person must replace; "" for none.
-        edit: The place of the import. Its text is "".
-    """
+    """One import line, and the lines to replace it with."""
 
     line: int
-    before: str
-    after: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    rest: str = attrs.field(default="", eq=False)
-    edit: Edit | None = attrs.field(default=None, eq=False)
+    before: str  # the import as it is written, joined to one line
+    after: tuple[str, ...] = ()  # the new lines; empty if no import remains
+    words: tuple[str, ...] = ()  # a sentence of advice for each name that trawl does not have
+    rest: str = attrs.field(default="", eq=False)  # the import of these names, which a person must replace
+    edit: Edit | None = attrs.field(default=None, eq=False)  # the place of the import, with the text ""
 
     @property
     def is_certain(self) -> bool:

@@ -141,6 +141,7 @@ _NO_PART = "this component can't be replaced"
 _COMMAND = "the command is `trawl`; a program calls `trawl.cli.main(['crawl', 'FILE.py'])`"
 _QUEUES = "there is one scheduler: DEPTH_FIRST sets its order, and JOB_DIR stores it"
 _KEPT = "a job (JOB_DIR) stores its requests itself"
+_TELNET = "there is no telnet console: `spider.crawl` has the same information"
 _STOPPED = "meta `download_maxsize` ends a download that is too large"
 
 REPLACEMENTS: Mapping[str, str] = {
@@ -170,7 +171,7 @@ REPLACEMENTS: Mapping[str, str] = {
     "downloadermiddlewares.redirect": f"set REDIRECT_MAX_TIMES, or meta `dont_redirect`; or {_MIDDLEWARE}",
     "downloadermiddlewares.retry": "set RETRY_PREDICATE, RETRY_HTTP_CODES, or call trawl.middleware.get_retry_request",
     "downloadermiddlewares.robotstxt": "set ROBOTSTXT_OBEY, or meta `dont_obey_robotstxt`",
-    "downloadermiddlewares.stats": "statistics are always kept",
+    **dict.fromkeys(("downloadermiddlewares.stats", "extensions.corestats"), "statistics are always kept"),
     "downloadermiddlewares.useragent": "set USER_AGENT; to change it, a plain class whose process_request sets "
     "request.headers['User-Agent'], listed in DOWNLOADER_MIDDLEWARES",
     "exceptions.ContractFail": "there are no contracts: write tests on `trawl.testing.SimulatedWeb`",
@@ -180,7 +181,6 @@ REPLACEMENTS: Mapping[str, str] = {
     "extension": "derive from nothing: use a plain class with from_crawler, listed in EXTENSIONS",
     "extensions": "write a plain class with from_crawler, listed in EXTENSIONS; or use WATCHERS",
     "extensions.closespider": "use CLOSESPIDER_ITEMCOUNT and the similar settings",
-    "extensions.corestats": "statistics are always kept",
     "extensions.debug": "`spider.crawl.why(url)` and `--log-level DEBUG` show what the crawl does",
     "extensions.feedexport": "set FEEDS, or give `-o FILE`",
     "extensions.feedexport.ItemFilter": "derive from nothing: `item_filter` of a feed is any class with accepts(item)",
@@ -189,7 +189,6 @@ REPLACEMENTS: Mapping[str, str] = {
     "extensions.memusage": "set MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB",
     "extensions.spiderstate": "keep state in the meta and cb_kwargs of requests, which JOB_DIR stores",
     "extensions.statsmailer": "check the exit status or `CrawlResult.stats`",
-    "extensions.telnet": "there is no telnet console: `spider.crawl` has the same information",
     "extensions.throttle": "set AUTOTHROTTLE_ENABLED",
     "http.XmlRpcRequest": "create the body with xmlrpc.client.dumps, and send it as a Request with method POST",
     "http.cookies": "trawl.cookies has the jars",
@@ -221,7 +220,8 @@ REPLACEMENTS: Mapping[str, str] = {
     "spiders.init": "override start(): `await self.fetch(request)` logs in before the first yielded request",
     "squeues": _QUEUES,
     "statscollectors": "`crawler.stats` always exists",
-    "telnet": "there is no telnet console: `spider.crawl` has the same information",
+    "extensions.telnet": _TELNET,
+    "telnet": _TELNET,
     "throttler": "THROTTLING_MANAGER names your own manager",
     "utils": _STANDARD,
     "utils.asyncio": _TRIO,

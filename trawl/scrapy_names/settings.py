@@ -18,18 +18,9 @@ __all__ = ["UNSUPPORTED", "is_felt", "is_foreign_setting", "key_advice", "settin
 _PROJECTS = "there are no projects: `trawl crawl FILE.py` finds the spider, `trawl list` lists them"
 _PARTS = REPLACEMENTS["core"]
 _REMOTE = REPLACEMENTS["webservice"]
-_TELNET = REPLACEMENTS["telnet"]
 _MAIL = "no mail is sent: check `CrawlResult.reason` and the exit status"
-_QUEUES = REPLACEMENTS["pqueues"]
 _TRIO = "trawl runs on Trio"
-_TLS = "TLS uses Python's ssl module; `DOWNLOAD_VERIFY_CERTIFICATES` turns verification off"
-_STORES = "set the store's options in the feed's entry of FEEDS; for files and images, in MEDIA_STORE_OPTIONS"
-_BASE = "`DOWNLOADER_MIDDLEWARES` changes the list of the built-in middleware"
-_FTP = "only http and https are fetched"
-_CACHE = "the cache has one store, in HTTPCACHE_DIR"
 _DNS = "DNS_RESOLVER looks names up, and results are cached"
-
-_STATISTICS = "statistics are always kept"
 
 UNSUPPORTED: Mapping[str, str] = {
     "ADDONS": "there are no add-ons: set what their update_settings() sets",
@@ -42,7 +33,7 @@ UNSUPPORTED: Mapping[str, str] = {
             *("FEED_STORAGES", "FEED_STORAGES_BASE", "FEED_STORAGE_FTP_ACTIVE", "FEED_STORAGE_GCS_ACL"),
             "FEED_STORAGE_S3_ACL",
         ),
-        _STORES,
+        "set the store's options in the feed's entry of FEEDS; for files and images, in MEDIA_STORE_OPTIONS",
     ),
     **dict.fromkeys(
         ("FILES_STORE_GCS_ACL", "FILES_STORE_S3_ACL", "IMAGES_STORE_GCS_ACL", "IMAGES_STORE_S3_ACL"),
@@ -65,11 +56,11 @@ UNSUPPORTED: Mapping[str, str] = {
             *("DOWNLOADER_CLIENTCONTEXTFACTORY", "DOWNLOADER_CLIENT_TLS_CIPHERS", "DOWNLOADER_CLIENT_TLS_METHOD"),
             *("DOWNLOADER_CLIENT_TLS_VERBOSE_LOGGING", "DOWNLOAD_TLS_MAX_VERSION", "DOWNLOAD_TLS_MIN_VERSION"),
         ),
-        _TLS,
+        "TLS uses Python's ssl module; `DOWNLOAD_VERIFY_CERTIFICATES` turns verification off",
     ),
     "DOWNLOADER_HTTPCLIENTFACTORY": _PARTS,
-    "DOWNLOADER_MIDDLEWARES_BASE": _BASE,
-    "DOWNLOADER_STATS": _STATISTICS,
+    "DOWNLOADER_MIDDLEWARES_BASE": "`DOWNLOADER_MIDDLEWARES` changes the list of the built-in middleware",
+    "DOWNLOADER_STATS": REPLACEMENTS["downloadermiddlewares.stats"],
     "DOWNLOAD_DELAY_JITTER": "give the scope a `jitter` in THROTTLING_SCOPES",
     **dict.fromkeys(("DOWNLOAD_HANDLERS", "DOWNLOAD_HANDLERS_BASE"), REPLACEMENTS["core.downloader"]),
     "DUPEFILTER_DEBUG": "a watcher that reads RequestDropped receives each one, with the reason",
@@ -77,12 +68,11 @@ UNSUPPORTED: Mapping[str, str] = {
     "EXTENSIONS_BASE": "no extension is built in",
     "FEED_URI_PARAMS": "%(name)s and %(time)s are filled in",
     "FORCE_CRAWLER_PROCESS": "use `trawl.run` or `await trawl.crawl`",
-    **dict.fromkeys(("FTP_PASSIVE_MODE", "FTP_PASSWORD", "FTP_USER"), _FTP),
+    **dict.fromkeys(("FTP_PASSIVE_MODE", "FTP_PASSWORD", "FTP_USER"), "only http and https are fetched"),
     "HTTP2_MAX_FRAME_SIZE": "it can't be changed",
     "HTTPAUTH_DOMAIN": "use HTTP_AUTH",
-    "HTTPAUTH_PASS": "use HTTP_AUTH, which binds credentials to a domain",
-    "HTTPAUTH_USER": "use HTTP_AUTH, which binds credentials to a domain",
-    **dict.fromkeys(("HTTPCACHE_DBM_MODULE", "HTTPCACHE_STORAGE"), _CACHE),
+    **dict.fromkeys(("HTTPAUTH_PASS", "HTTPAUTH_USER"), "use HTTP_AUTH, which binds credentials to a domain"),
+    **dict.fromkeys(("HTTPCACHE_DBM_MODULE", "HTTPCACHE_STORAGE"), "the cache has one store, in HTTPCACHE_DIR"),
     "HTTPPROXY_AUTH_ENCODING": "the name and password of a proxy are sent as UTF-8",
     "HTTPX_HTTP2_ENABLED": "use HTTP2_ENABLED",
     "ITEM_PIPELINES_BASE": "no pipeline is built in",
@@ -125,7 +115,7 @@ UNSUPPORTED: Mapping[str, str] = {
             *("SCHEDULER", "SCHEDULER_DEBUG", "SCHEDULER_DISK_QUEUE", "SCHEDULER_MEMORY_QUEUE"),
             *("SCHEDULER_PRIORITY_QUEUE", "SCHEDULER_START_DISK_QUEUE", "SCHEDULER_START_MEMORY_QUEUE"),
         ),
-        _QUEUES,
+        REPLACEMENTS["pqueues"],
     ),
     "SCRAPER_SLOT_MAX_ACTIVE_SIZE": "CONCURRENT_CALLBACKS limits the number of running callbacks",
     **dict.fromkeys(("SPIDER_CONTRACTS", "SPIDER_CONTRACTS_BASE"), "use trawl.testing instead of contracts"),
@@ -135,14 +125,14 @@ UNSUPPORTED: Mapping[str, str] = {
     "SPIDER_MODULES": _PROJECTS,
     "STATS_CLASS": _PARTS,
     "STATS_DUMP": "the command always ends with a summary",
-    "STATS_ENABLED": _STATISTICS,
+    "STATS_ENABLED": REPLACEMENTS["downloadermiddlewares.stats"],
     "STICKY_META_KEYS": "copy meta yourself; its key `session` is kept",
     **dict.fromkeys(
         (
             *("TELNETCONSOLE_ENABLED", "TELNETCONSOLE_HOST", "TELNETCONSOLE_PASSWORD", "TELNETCONSOLE_PORT"),
             "TELNETCONSOLE_USERNAME",
         ),
-        _TELNET,
+        REPLACEMENTS["telnet"],
     ),
     "TEMPLATES_DIR": _PROJECTS,
     "TWISTED_REACTOR": _TRIO,
@@ -174,15 +164,13 @@ def is_felt(name: str, value: object) -> bool:
     return bool(value) and bool(setting_advice(name)) and not _UNFELT.fullmatch(name) and not is_scrapys
 
 
-_PACKED = "a path that ends in .gz or .zst is compressed"
-
 _FEED_KEYS: Mapping[str, str] = {
     **dict.fromkeys(
         (
             *("postprocessing", "gzip_compresslevel", "gzip_filename", "gzip_mtime", "bz2_compresslevel"),
             *("lzma_check", "lzma_filters", "lzma_format", "lzma_preset"),
         ),
-        _PACKED,
+        "a path that ends in .gz or .zst is compressed",
     ),
     "fields_to_export": "write `fields` in the feed's entry",
     "uri_params": "%(name)s, %(time)s, %(batch)05d and the names of the spider's attributes are filled in",

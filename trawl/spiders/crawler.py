@@ -63,20 +63,6 @@ _PAUSE = "`spider.crawl.throttling.set(scope, delay=...)` slows a site down, and
 _PARTS = "it has no counterpart: `spider.crawl` shows what the crawl does"
 _MADE = "keep a reference to your own object, and pass it to the code that needs it"
 
-SCRAPYS: frozenset[str] = frozenset(
-    (
-        *("engine_started", "engine_stopped", "scheduler_empty", "spider_opened", "spider_idle", "spider_closed"),
-        *("spider_error", "request_scheduled", "request_dropped", "request_reached_downloader"),
-        *("request_left_downloader", "response_received", "response_downloaded", "headers_received"),
-        *("bytes_received", "item_scraped", "item_dropped", "item_error", "feed_slot_closed"),
-        *("feed_exporter_closed", "memusage_warning_reached", "robots_parsed"),
-    )
-)
-"""The names of all Scrapy signals, including signals that trawl does not send.
-
-Each is an attribute of :mod:`trawl.signals`.
-"""
-
 BEGIN_AND_END: frozenset[str] = frozenset({"engine_started", "engine_stopped", "spider_closed", "spider_opened"})
 """The signals that are sent when the crawl starts and when it ends."""
 
@@ -89,13 +75,7 @@ _FAILED = "a receiver of %s failed: %r"
 
 
 class Failure(TrawlError):
-    """An error with the interface of Twisted's Failure.
-
-    Errbacks and receivers of ``spider_error`` and ``item_error`` get it.
-
-    Attributes:
-        response: The response for which ``process_spider_input`` raised the error; None for any other error.
-    """
+    """An error, or ``process_spider_input``'s error for ``response``, with the interface of Twisted's Failure."""
 
     def __init__(self, value: BaseException, response: Response | None = None) -> None:
         super().__init__(str(value))
@@ -144,6 +124,9 @@ NOT_SENT: Mapping[str, str] = {
     "scheduler_empty": _ENDLESS,
 }
 """Signals of Scrapy that trawl does not send, with their replacements."""
+
+SCRAPYS: frozenset[str] = frozenset({*BEGIN_AND_END, IDLE, *EVENT_SIGNALS, *NOT_SENT})
+"""The names of all Scrapy signals, including signals that trawl does not send. Each is one in :mod:`trawl.signals`."""
 
 
 class CrawlerSignals:
@@ -301,12 +284,8 @@ def fingerprint(
 ) -> bytes:
     """Return Scrapy's fingerprint of a request (20 bytes), for data that was stored under such fingerprints.
 
+    It depends on the method, URL and body, the headers named by ``include_headers`` and, if wanted, the URL's fragment.
     The crawl distinguishes requests by :func:`trawl.http.fingerprint` instead.
-
-    Args:
-        request: The request, whose method, URL and body are always included.
-        include_headers: Names of headers to include.
-        keep_fragments: Whether to include the URL's fragment.
     """
     names = sorted(name.decode() if isinstance(name, bytes) else name for name in include_headers or ())
     headers = {
@@ -344,10 +323,7 @@ class RequestFingerprinter:
 
 
 class CrawlerEngine:
-    """The methods of Scrapy's engine that spiders use.
-
-    They end the crawl, fetch, and accept requests when nothing is pending.
-    """
+    """The methods of Scrapy's engine that spiders use. They end the crawl, fetch, and add requests when it is idle."""
 
     __slots__ = ("_crawl", "_given")
     if not TYPE_CHECKING:
@@ -398,10 +374,7 @@ class CrawlerEngine:
             self._given = None
 
     async def download(self, request: Request) -> Response:
-        """Return the response to ``request``, with throttling.
-
-        A checkpoint. Raises the same errors as ``spider.fetch``.
-        """
+        """Return the response to ``request``, with throttling. A checkpoint. Raises the errors of ``spider.fetch``."""
         return await self._running().fetch(request)
 
     async def download_async(self, request: Request) -> Response:
@@ -472,9 +445,6 @@ class Crawler:
         self.engine.close_spider(self.spider, "shutdown")
 
     async def stop_async(self) -> None:
-        """Do the same as :meth:`stop`, under Scrapy's newer name.
-
-        A checkpoint. Does not wait for the end of the crawl.
-        """
+        """Do the same as :meth:`stop`, under Scrapy's newer name. A checkpoint, which does not wait for the end."""
         await trio.lowlevel.checkpoint()
         self.stop()

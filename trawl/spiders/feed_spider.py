@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 import trio
 
 from trawl.http import Request, Response, kind_of
-from trawl.passwords import without_passwords
 from trawl.selectors import Selector, SelectorType, select
 from trawl.spiders.sitemap_spider import since_utc
-from trawl.spiders.spider import ItemT, Outputs, Spider, is_async, iterate, iterate_async
+from trawl.spiders.spider import ItemT, Outputs, Spider, is_async, iterate, iterate_async, warn
 from trawl.spiders.web_feed import Enclosure, FeedEntry, WebFeed
 from trawl.spiders.xml_stream import local_name
 
@@ -117,9 +116,7 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
         is_exact = bool(colon) or is_moved
         query = f"//{self.itertag}" if is_exact else f"//*[local-name()='{self.itertag}']"
         if kind == "xml" and not _has_ended(response.text, page.root):
-            self.logger.warning(
-                "%s ends early: only what could be read of it is parsed", without_passwords(response.url)
-            )
+            warn(self, response, " ends early: only what could be read of it is parsed")
         # Create selectors one at a time, because there may be a million elements.
         for element in page.root.xpath(query, namespaces=page.namespaces):
             root = deepcopy(element) if is_moved and self.iterator == "iternodes" else element
@@ -191,19 +188,17 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
             finally:
                 csv.field_size_limit(others)
             if lines.is_open:
-                self.logger.warning(
-                    "%s ends early: a quote is open since line %d", without_passwords(response.url), lines.start
-                )
+                warn(self, response, " ends early: a quote is open since line %d", lines.start)
             if names and row and len(row) != len(names):
                 wrong = f"{len(row)} fields, not {len(names)}"
             if wrong:
                 left_out += 1
                 if left_out <= MAX_TOLD:
-                    self.logger.warning("%s, line %d: %s", without_passwords(response.url), rows.line_num, wrong)
+                    warn(self, response, ", line %d: %s", rows.line_num, wrong)
             yield dict(zip(names, row, strict=True)) if names and row and not wrong else None
             names = names or row
         if left_out > MAX_TOLD:
-            self.logger.warning("%s: %d rows were skipped", without_passwords(response.url), left_out)
+            warn(self, response, ": %d rows were skipped", left_out)
 
 
 class _Lines:
@@ -272,7 +267,7 @@ class FeedSpider(Spider[ItemT]):
                 for request in self._named_by(response):
                     yield request
             else:
-                self.logger.warning("%s is neither RSS nor Atom: ignored", without_passwords(response.url))
+                warn(self, response, " is neither RSS nor Atom: ignored")
             return
         pieces = feed.pieces
         for count, entry in enumerate(feed):
@@ -280,9 +275,7 @@ class FeedSpider(Spider[ItemT]):
                 pieces = feed.pieces
                 await trio.lowlevel.checkpoint()
             if count >= self.feed_max_entries:
-                self.logger.warning(
-                    "%s: more than %d entries are left out", without_passwords(response.url), self.feed_max_entries
-                )
+                warn(self, response, ": more than %d entries are left out", self.feed_max_entries)
                 return
             if self._since is not None and entry.updated_utc is not None and entry.updated_utc < self._since:
                 continue
@@ -290,9 +283,7 @@ class FeedSpider(Spider[ItemT]):
                 async for output in outputs:
                     yield output  # noqa: ASYNC119 - the reader closes this
         if problem := feed.xml.problem:
-            self.logger.warning(
-                "%s %s: only its first %d entries were read", without_passwords(response.url), problem, feed.count
-            )
+            warn(self, response, " %s: only its first %d entries were read", problem, feed.count)
 
     def _named_by(self, response: Response) -> list[Request]:
         """Return requests for the feeds that a page links to."""
@@ -300,5 +291,5 @@ class FeedSpider(Spider[ItemT]):
         links = response.xpath(f"//link[contains(concat(' ', @rel, ' '), ' alternate ')][{types}]")
         requests = list(response.follow_all(links, meta={"feed_link": True}))
         if not requests:
-            self.logger.warning("%s is not a feed and links to none: ignored", without_passwords(response.url))
+            warn(self, response, " is not a feed and links to none: ignored")
         return requests

@@ -180,17 +180,10 @@ OF_THE_SPIDER = "spider"  # value of ITEM_TYPE that selects the type argument of
 
 
 class ItemCheck:
-    """Hook that validates items.
-
-    Invalid items are counted and logged. They are either dropped or kept as :class:`InvalidItem`.
-    """
+    """Hook that validates items. Invalid items are counted, logged, and dropped or kept as :class:`InvalidItem`."""
 
     def __init__(self, kind: Any, stats: Stats, *, keeps: bool) -> None:
-        """Validate items against ``kind``. If ``keeps`` is true, invalid items are kept.
-
-        Raises:
-            TypeError: If ``kind`` is not an item type.
-        """
+        """Validate items against ``kind``, which must be an item type. If ``keeps`` is true, invalid items are kept."""
         self._check: Check = make_check(kind)
         self._name = type_name(kind)
         self._stats = stats

@@ -14,8 +14,7 @@ import trio
 from trawl.errors import UsageError
 from trawl.http import Request, Response
 from trawl.http.content import decode_pieces
-from trawl.passwords import without_passwords
-from trawl.spiders.spider import ItemT, OutputIterable, Spider, check_urls
+from trawl.spiders.spider import ItemT, OutputIterable, Spider, check_urls, warn
 from trawl.spiders.web_feed import FEED_ROOTS, WebFeed
 from trawl.spiders.xml_stream import GzipBody, XmlStream, local_name, namespace_of
 
@@ -60,15 +59,10 @@ class Sitemap:
         content_type: str | None = None,
         url: str = "",
     ) -> None:
-        """Read the start of a file, which may be gzip.
+        """Read the start of a file, which may be gzip. ``max_bytes`` are counted after decompression.
 
-        Args:
-            body: The body.
-            max_bytes: Maximum number of bytes to read, after decompression.
-            max_entries: Maximum number of entries.
-            is_text: True if the file may have one URL per line instead of XML, even if its first line is not a URL.
-            content_type: The file's ``Content-Type`` header.
-            url: The file's URL, to which links in RSS and Atom are relative.
+        If ``is_text`` is true, the file may have one URL per line instead of XML, even if its first line is not a URL.
+        Links in RSS and Atom are relative to ``url``.
         """
         self._unpacked = GzipBody(body, max_bytes)
         self._max_entries = max_entries
@@ -261,11 +255,7 @@ class SitemapSpider(Spider[ItemT]):
         self._since: datetime | None = since_utc(self.name, "sitemap_modified_since", since)
 
     def check(self) -> None:
-        """Check the sitemap URLs in the same way as start URLs.
-
-        Raises:
-            UsageError: If a URL can't be fetched.
-        """
+        """Check the sitemap URLs in the same way as start URLs; raise UsageError if a URL can't be fetched."""
         super().check()
         check_urls(self.name, "sitemap_urls", self.sitemap_urls)
 
@@ -307,7 +297,7 @@ class SitemapSpider(Spider[ItemT]):
             return
         sitemap = self._opened(response)
         if not sitemap.type:
-            self.logger.warning("%s is not a sitemap: ignored", without_passwords(response.url))
+            warn(self, response, " is not a sitemap: ignored")
             return
         pieces = sitemap.pieces
         for each in self._requests(response, sitemap, depth):
@@ -317,11 +307,9 @@ class SitemapSpider(Spider[ItemT]):
             if each is not None:
                 yield each
         if sitemap.other_lines:
-            self.logger.warning("%s: %d lines that are not whole URLs are ignored", response.url, sitemap.other_lines)
+            warn(self, response, ": %d lines that are not whole URLs are ignored", sitemap.other_lines)
         if problem := sitemap.problem:
-            self.logger.warning(
-                "%s %s: only its first %d entries were read", without_passwords(response.url), problem, sitemap.count
-            )
+            warn(self, response, " %s: only its first %d entries were read", problem, sitemap.count)
 
     def _requests(self, response: Response, sitemap: Sitemap, depth: int) -> Iterator[Request | None]:
         """Yield the requests for a file's entries, and None for each entry without a request."""
@@ -347,7 +335,7 @@ class SitemapSpider(Spider[ItemT]):
 
     def _sitemaps(self, response: Response, addresses: Iterable[str | None], depth: int) -> Iterator[Request | None]:
         if depth > self.sitemap_max_depth:
-            self.logger.warning("%s: an index at depth %d is not followed", without_passwords(response.url), depth)
+            warn(self, response, ": an index at depth %d is not followed", depth)
             return
         for address in addresses:
             request = None if address is None else self._request(response, address, self._parse_sitemap)
@@ -366,16 +354,13 @@ class SitemapSpider(Spider[ItemT]):
         try:
             return Request(address, callback, base=response.url)
         except ValueError:
-            self.logger.warning("%s contains %r, which is not a URL: ignored", without_passwords(response.url), address)
+            warn(self, response, " contains %r, which is not a URL: ignored", address)
             return None
 
     def _addresses(self, entries: Iterable[dict[str, Any]]) -> Iterator[str | None]:
+        since = self._since
         for entry in entries:
-            if (
-                self._since is not None
-                and (changed := parse_lastmod(entry.get("lastmod", "")))
-                and changed < self._since
-            ):
+            if since and (changed := parse_lastmod(entry.get("lastmod", ""))) and changed < since:
                 yield None
                 continue
             yield entry["loc"]

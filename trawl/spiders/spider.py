@@ -23,6 +23,7 @@ from trawl.errors import SpiderLoadError, TrawlError, UsageError
 from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme_of
 from trawl.items import is_item
 from trawl.middleware import Session
+from trawl.passwords import without_passwords
 from trawl.scrapy_names import Unsupported
 from trawl.spiders.crawler import Crawler
 from trawl.spiders.running_crawl import RunningCrawl
@@ -40,6 +41,7 @@ __all__ = [
     "iterate",
     "iterate_async",
     "make_spider",
+    "warn",
 ]
 
 
@@ -233,22 +235,14 @@ class Spider(Generic[ItemT]):
 
     @property
     def crawl(self) -> RunningCrawl:
-        """The running crawl.
-
-        Raises:
-            RuntimeError: If the spider is not running, for example in ``__init__``.
-        """
+        """The running crawl; RuntimeError if the spider is not running, for example in ``__init__``."""
         crawl: RunningCrawl | None = getattr(self, "_crawl", None)
         if crawl is None:
             raise RuntimeError(f"{self.name} is not running yet: `crawl` and `settings` exist from start() on")
         return crawl
 
     def bind(self, crawl: RunningCrawl) -> None:
-        """Connect the spider to its running crawl, before :meth:`start`.
-
-        Raises:
-            RuntimeError: If the spider already belongs to another crawl.
-        """
+        """Connect the spider to its running crawl, before :meth:`start`; RuntimeError if it has been in another."""
         if getattr(self, "_crawl", None) is not None:
             raise RuntimeError(f"{self!r} runs, or ran, in another crawl: make a new spider for each")
         self._crawl = crawl
@@ -356,6 +350,11 @@ class Spider(Generic[ItemT]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+def warn(spider: Spider[Any], response: Response, words: str, *given: object) -> None:
+    """Log a warning about a response, whose URL precedes ``words``."""
+    spider.logger.warning(f"%s{words}", without_passwords(response.url), *given)
 
 
 def check_name(spider: type, name: object) -> None:
