@@ -16,7 +16,6 @@ import textwrap
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from trawl.plugins import plugin_names
@@ -83,21 +82,18 @@ def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None
     _open_closed_streams()
     try:
         with _heeding_sigterm():
-            status = _run(arguments, words, crawl_with)
+            if words in (["--help"], ["-h"]):
+                status = show_overview()
+            else:
+                from trawl.cli.app import main as run  # noqa: PLC0415
+
+                status = run(arguments, crawl_with=crawl_with)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
         return _unwritten(error)
     return status
-
-
-def _run(arguments: Sequence[str] | None, words: Sequence[str], crawl_with: CrawlWith | None) -> int:
-    if words in (["--help"], ["-h"]):
-        return show_overview()
-    from trawl.cli.app import main as run  # noqa: PLC0415
-
-    return run(arguments, crawl_with=crawl_with)
 
 
 def _open_closed_streams() -> None:
@@ -129,15 +125,12 @@ def _heeding_sigterm() -> Iterator[None]:
     if not is_free or threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGTERM, _end)
+    # As the default action does. An exception here would break Trio's loop.
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(INTERRUPTED))
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    os._exit(INTERRUPTED)  # as the default action does; an exception here would break Trio's loop
 
 
 PLUGINS = "trawl.commands"
@@ -211,11 +204,7 @@ def overview() -> str:
 
 def show_overview() -> int:
     """Print the overview. Returns the exit status."""
-    try:
-        print(overview(), flush=True)
-    except BrokenPipeError:  # the reader closed the pipe, as in `trawl --help | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise, Python's flush at exit would fail
-        return FAILED
+    print(overview(), flush=True)
     return OK
 
 

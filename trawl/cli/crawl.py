@@ -6,7 +6,6 @@ the command logs a warning, because trawl does not read that file and would not 
 
 from __future__ import annotations
 
-import configparser
 import gc
 import logging
 import sys
@@ -77,25 +76,16 @@ settings_logger: logging.Logger = logging.getLogger("trawl.settings")
 def warn_of_scrapy_project(directory: Path) -> None:
     """Warn if ``directory`` is in a Scrapy project without ``[tool.trawl]``, because settings.py is not read."""
     folder = next((each for each in (directory, *directory.parents) if (each / "scrapy.cfg").is_file()), None)
-    if folder is None:
+    if folder is None or (layer := of_project(directory)).values or layer.own:
         return
-    layer = of_project(directory)
-    if layer.values or layer.own:
-        return
-    parser = configparser.ConfigParser()
-    try:
-        parser.read(folder / "scrapy.cfg", "utf-8")
-        module = parser.get("settings", "default", fallback="")
-    except (configparser.Error, UnicodeDecodeError):
-        return
-    path = folder.joinpath(*module.split(".")).with_suffix(".py") if module else folder / "settings.py"
-    if path.is_file():
-        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    from trawl.cli.move import settings_modules, shown  # noqa: PLC0415  # most projects have no scrapy.cfg
+
+    for path in [*settings_modules(folder)][:1]:
         settings_logger.warning(
             "%s is not read; settings belong in [tool.trawl] of pyproject.toml, and `trawl move %s --write` converts"
             " them",
-            shown,
-            folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder,
+            shown(path),
+            shown(folder),
         )
 
 

@@ -43,6 +43,7 @@ from urllib.parse import quote
 import trio
 
 from trawl.cli.server_files import check_contents, check_files
+from trawl.engine.callbacks import leaf_errors
 from trawl.errors import JobError, UsageError
 from trawl.file_sync import make_folder
 from trawl.frontier import SCHEMES, JobSettings
@@ -242,7 +243,7 @@ async def open_local_server(directory: Path | None) -> AsyncGenerator[LocalServe
             trawl never writes, or if the server does not start or ends again and again.
     """
     program = find_server()
-    raised: Exception | None = None
+    raised: BaseException | None = None
     with _folder_of(directory) as folder, _short(folder) as short:
         server = LocalServer(folder, short, program, directory)
         try:
@@ -258,7 +259,10 @@ async def open_local_server(directory: Path | None) -> AsyncGenerator[LocalServe
                     raised = error
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            raised = _first(group)
+            found = leaf_errors(group)
+            if not found or not all(isinstance(error, JobError) for error in found):
+                raise
+            raised = found[0]
         finally:
             await server.end()  # noqa: ASYNC102 - end() is shielded and has a timeout
     if raised is not None:
@@ -310,18 +314,6 @@ def _url(path: Path, directory: Path | None) -> str:
     # Messages show the directory, because commands accept it.
     shown = "" if directory is None else f"&shown={quote(str(directory), safe='')}"
     return f"redis+unix://{quote(str(path))}?job=job&own=1{shown}"
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> Exception:
-    """Return the JobError in a group. A group that contains other errors is raised unchanged."""
-    ours, others = group.split(JobError)
-    if others is not None or ours is None:
-        raise group
-    error: BaseException = ours
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, JobError)
-    return error
 
 
 @contextmanager

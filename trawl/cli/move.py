@@ -47,7 +47,7 @@ from trawl.settings.check import nearest
 from trawl.settings.values import known
 from trawl.tracebacks import describe_error
 
-__all__ = ["move_command"]
+__all__ = ["move_command", "settings_modules", "shown"]
 
 _GUIDE = "docs/howto/coming-from-scrapy.md"
 
@@ -81,7 +81,7 @@ class _File:
 
     def diff(self) -> str:
         """Return the change as a unified diff."""
-        name = _shown(self.path)
+        name = shown(self.path)
         before, after = (text.splitlines(keepends=True) for text in (self.before, self.after))
         lines = difflib.unified_diff(before, after, name if self.before else "/dev/null", name)
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
@@ -124,10 +124,10 @@ def move_command(
                 "is not written, because it has changes that are not committed to git, or git does not track it: "
                 "commit it, or add --dirty"
             )
-            typer.echo(f"trawl: {printable(_shown(file.path))} {words}", err=True)
+            typer.echo(f"trawl: {printable(shown(file.path))} {words}", err=True)
         else:
             file.path.write_bytes(file.after.encode(file.encoding))
-            typer.echo(f"wrote {printable(_shown(file.path))}")
+            typer.echo(f"wrote {printable(shown(file.path))}")
     _tell_end(decisions, len(changed), writes=writes)
     return FAILED if unsafe else OK
 
@@ -158,7 +158,8 @@ def _tell_end(decisions: Sequence[Decision], number: int, *, writes: bool) -> No
         typer.echo(f"\n{number} file{'' if number == 1 else 's'} to change; --write writes the changes")
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
+    """Return a path, relative to the working directory if it is below it."""
     with suppress(ValueError):
         return str(path.resolve().relative_to(Path.cwd()))
     return str(path)
@@ -182,9 +183,9 @@ def _moved(path: Path, decisions: list[Decision], *, is_for_both: bool, declared
         left = changes(after, is_whole=True)
     except (SyntaxError, ValueError, LookupError) as error:
         line = getattr(error, "lineno", None) or 1
-        decisions.append(Decision(_shown(path), line, f"it can't be parsed: {error}", "coming-from-scrapy"))
+        decisions.append(Decision(shown(path), line, f"it can't be parsed: {error}", "coming-from-scrapy"))
         return None
-    decisions += [Decision(_shown(path), change.line, str(change), "what-is-what") for change in left]
+    decisions += [Decision(shown(path), change.line, str(change), "what-is-what") for change in left]
     return _File(path, text, after, encoding)
 
 
@@ -288,9 +289,9 @@ def _differences(file: _File, settings: Settings) -> Iterator[Decision]:
     forbids = ["robots.txt"] if settings["ROBOTSTXT_OBEY"] else []
     forbids += ["allowed_domains"] if "allowed_domains" in file.after else []
     for line, words, _, _ in check_text(file.after, settings, ", ".join(forbids)):
-        yield Decision(_shown(file.path), line, words)
+        yield Decision(shown(file.path), line, words)
     for line, words in _custom_settings(file.after):
-        yield Decision(_shown(file.path), line, words, "settings")
+        yield Decision(shown(file.path), line, words, "settings")
 
 
 def _custom_settings(text: str) -> Iterator[tuple[int, str]]:
@@ -317,7 +318,7 @@ def _declared(root: Path) -> set[str]:
         with suppress(SyntaxError, ValueError, LookupError):  # reported as a decision
             found += ast.parse(_read(path)[0]).body
     names = _declaring(ast.Module(found, []))
-    for path in _settings_modules(root) if root.is_dir() else ():
+    for path in settings_modules(root) if root.is_dir() else ():
         with suppress(SyntaxError, ValueError, LookupError):  # reported as a decision
             names |= lines_of(_read(path)[0]).keys()
     with suppress(SettingsError):  # reported when the table is read
@@ -391,21 +392,21 @@ def _felt(name: str, node: ast.expr) -> list[str]:
 
 def _settings(root: Path, files: Sequence[_File], decisions: list[Decision]) -> tuple[Settings, list[_File]]:
     """Return the settings of the moved project, and its files ``pyproject.toml``."""
-    sources = _settings_modules(root) if root.is_dir() else {}
+    sources = settings_modules(root) if root.is_dir() else {}
     texts = {str(file.path.resolve()): file.after for file in files}
     tables: list[_File] = []
     taken: dict[Path, Path] = {}
     for path, target in sources.items():
         if (first := taken.setdefault(target, path)) is not path:
             words = (
-                f"not moved, because {_shown(target)} has the settings of {_shown(first)}: set the differences with -s"
+                f"not moved, because {shown(target)} has the settings of {shown(first)}: set the differences with -s"
             )
-            decisions.append(Decision(_shown(path), 1, words, "settings"))
+            decisions.append(Decision(shown(path), 1, words, "settings"))
             continue
         try:
             text = texts.get(str(path.resolve())) or _read(path)[0]
         except (SyntaxError, ValueError, LookupError) as error:
-            decisions.append(Decision(_shown(path), 1, f"the settings can't be read: {error}", "settings"))
+            decisions.append(Decision(shown(path), 1, f"the settings can't be read: {error}", "settings"))
             continue
         table = _table(target, partial(_converted, path, text, texts, decisions))
         tables += [] if table is None else [table]
@@ -427,7 +428,7 @@ def _settings(root: Path, files: Sequence[_File], decisions: list[Decision]) -> 
     return settings, tables
 
 
-def _settings_modules(root: Path) -> dict[Path, Path]:
+def settings_modules(root: Path) -> dict[Path, Path]:
     """Return the settings modules of a Scrapy project, the default first, each with its ``pyproject.toml``."""
     root = root.resolve()
     config = next((folder for folder in (root, root.parent) if (folder / "scrapy.cfg").is_file()), None)
@@ -462,7 +463,7 @@ def _table(path: Path, made: Callable[[], str | None]) -> _File | None:
         before = path.read_text("utf-8") if path.is_file() else ""
         has_table = "trawl" in tomllib.loads(before).get("tool", {})
     except ValueError as error:
-        raise UsageError(f"{_shown(path)} is not valid TOML: {error}; correct it and try again") from error
+        raise UsageError(f"{shown(path)} is not valid TOML: {error}; correct it and try again") from error
     if has_table:
         return _File(path, before, before)
     text = made()
@@ -522,7 +523,7 @@ def _converted(path: Path, text: str, texts: Mapping[str, str], decisions: list[
             exec(compile(text, str(path), "exec"), vars(module))
     except Exception as error:
         words = f"the settings can't be read: {describe_error(error)}; after a change, run `trawl move` again"
-        decisions.append(Decision(_shown(path), getattr(error, "lineno", None) or 1, words, "settings"))
+        decisions.append(Decision(shown(path), getattr(error, "lineno", None) or 1, words, "settings"))
         return None
     values = {name: value for name, value in vars(module).items() if name.isupper()}
     for name, line in _of_environment(text):
@@ -532,7 +533,7 @@ def _converted(path: Path, text: str, texts: Mapping[str, str], decisions: list[
         is_safe = safe == vars(module)[name]
         state = "has the value that the environment gave now" if is_safe else _EMPTIED
         values[name] = safe
-        decisions.append(Decision(_shown(path), line, f"{name} {state}: set TRAWL_{name} there instead", "settings"))
+        decisions.append(Decision(shown(path), line, f"{name} {state}: set TRAWL_{name} there instead", "settings"))
     return to_toml(values, lines_of(text))
 
 
@@ -563,13 +564,13 @@ def _of_table(table: _File, own: Mapping[str, object], told: Sequence[str]) -> I
         name = found["name"] if found else None
         is_unfelt = name is not None and setting_advice(name) and not is_felt(name, own.get(name, True))
         if found and not is_unfelt:
-            yield Decision(_shown(table.path), number, line.removeprefix("# "), "settings")
+            yield Decision(shown(table.path), number, line.removeprefix("# "), "settings")
         for path in _PATH.findall(line) if begins else ():
             if advice := plugin_advice(path):
-                yield Decision(_shown(table.path), number, f"{path} does not run here: {advice}", "plug-ins")
+                yield Decision(shown(table.path), number, f"{path} does not run here: {advice}", "plug-ins")
         if begins and line.startswith("FEEDS = "):
             yield from (
-                Decision(_shown(table.path), number, words, "feeds") for words in told if words.startswith("FEEDS[")
+                Decision(shown(table.path), number, words, "feeds") for words in told if words.startswith("FEEDS[")
             )
 
 
