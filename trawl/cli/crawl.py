@@ -64,11 +64,7 @@ if TYPE_CHECKING:
     from trawl.engine import Crawl
     from trawl.panel import Panel
 
-__all__ = [
-    "crawl_command",
-    "short_collections",
-    "warn_of_scrapy_project",
-]
+__all__ = ["crawl_command", "short_collections"]
 
 settings_logger: logging.Logger = logging.getLogger("trawl.settings")
 

@@ -24,16 +24,7 @@ from trawl.throttling import ScopeReport
 if TYPE_CHECKING:
     from trawl._run import CrawlResult
 
-__all__ = [
-    "NAME",
-    "CrawlEntry",
-    "CrawlOptions",
-    "chosen",
-    "refuse_clashes",
-    "reports_of_all",
-    "stats_of",
-    "worst",
-]
+__all__ = ["NAME", "CrawlEntry", "CrawlOptions", "chosen", "refuse_clashes", "reports_of_all", "stats_of", "worst"]
 
 NAME = "%(name)s"
 """The placeholder for the spider's name in ``--job`` and in the path of a feed."""

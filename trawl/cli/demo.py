@@ -24,7 +24,7 @@ from trawl.observe import printable
 from trawl.testing.demo import DemoSite
 from trawl.testing.hosts import SimulatedResponse
 
-__all__ = ["DemoServer", "demo_command"]
+__all__ = ["demo_command"]
 
 LARGEST_BODY_BYTES = 65_536
 IDLE = 75.0  # maximum seconds that a connection may be idle

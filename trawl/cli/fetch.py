@@ -35,13 +35,11 @@ from trawl.spiders.crawler import IDLE
 from trawl.throttling import ScopeReport, limit_words
 
 __all__ = [
-    "DefaultSpider",
     "FetchView",
     "browser_version",
     "exchange_lines",
     "fetch_command",
     "fetch_response",
-    "request_lines",
     "run_single",
     "set_start",
     "set_work",

@@ -77,7 +77,6 @@ from trawl.settings import Layer, ambient, load
 __all__ = [
     "DirectoryLink",
     "ServerLink",
-    "end_lines",
     "job_command",
     "orders_of",
     "panel_command",

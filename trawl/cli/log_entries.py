@@ -25,7 +25,7 @@ import trio
 from trawl.observe import printable
 from trawl.passwords import without_passwords
 
-__all__ = ["JSON_START", "WINDOW", "JsonFormatter", "Repeats", "described"]
+__all__ = ["JSON_START", "WINDOW", "JsonFormatter", "Repeats"]
 
 WINDOW = 60.0
 """Seconds within which entries of one kind are counted."""

@@ -36,13 +36,7 @@ from trawl.shutdown import Signals
 from trawl.tracebacks import user_frames, user_traceback, without_own_frames
 from trawl.user_files import is_user_file
 
-__all__ = [
-    "Logs",
-    "SafeFormatter",
-    "is_expected",
-    "named_in_log",
-    "run_guarded",
-]
+__all__ = ["Logs", "is_expected", "named_in_log", "run_guarded"]
 
 logger: logging.Logger = logging.getLogger("trawl")
 

@@ -28,7 +28,7 @@ from trawl.spiders import CrawlSpider, Spider
 if TYPE_CHECKING:
     from trawl._run import CrawlResult
 
-__all__ = ["OutputCollector", "ParsedPage", "parse_command"]
+__all__ = ["parse_command"]
 
 HOOKS = "SPIDER_MIDDLEWARES"
 MIDDLEWARE = "DOWNLOADER_MIDDLEWARES"

@@ -30,7 +30,7 @@ from trawl.errors import JobError
 from trawl.frontier.own_files import check_directory, check_file
 from trawl.observe import printable
 
-__all__ = ["COMMANDS", "SERVERS_OWN", "check_contents", "check_files"]
+__all__ = ["COMMANDS", "check_contents", "check_files"]
 
 COMMANDS = frozenset(b"DEL HDEL HINCRBY HSET RPUSH SADD SREM XADD XTRIM ZADD ZREM ZREMRANGEBYLEX".split())
 """Write commands of trawl's scripts."""

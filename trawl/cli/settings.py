@@ -37,16 +37,7 @@ from trawl.settings.load import PART_LISTS
 from trawl.settings.values import OWN, known
 from trawl.spiders import Spider
 
-__all__ = [
-    "lines_of",
-    "move_command",
-    "print_all",
-    "print_one",
-    "settings_command",
-    "spelled",
-    "to_toml",
-    "without_secrets",
-]
+__all__ = ["lines_of", "move_command", "print_all", "settings_command", "spelled", "to_toml", "without_secrets"]
 
 _VALUE_CHARACTERS = 70
 

@@ -41,7 +41,7 @@ from trawl.http.content import selector_type
 from trawl.observe import printable
 from trawl.tracebacks import describe_error, user_place
 
-__all__ = ["CrawlThread", "Session", "converse", "shell_command", "view"]
+__all__ = ["Session", "shell_command", "view"]
 
 _FILE = "file://"
 _FILES = frozenset({".htm", ".html", ".json", ".txt", ".xml"})

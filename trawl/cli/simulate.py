@@ -56,7 +56,6 @@ __all__ = [
     "figures",
     "fit_words",
     "groups_of",
-    "host_ends",
     "plan_command",
     "receipt_command",
     "simulate_command",

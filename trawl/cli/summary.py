@@ -35,15 +35,7 @@ from trawl.observe import (
 )
 from trawl.throttling import ScopeReport, limit_words
 
-__all__ = [
-    "MAX_SCOPES",
-    "MEANINGS",
-    "FailOn",
-    "StatsFile",
-    "scopes_table",
-    "summary_help",
-    "summary_table",
-]
+__all__ = ["MAX_SCOPES", "MEANINGS", "FailOn", "StatsFile", "scopes_table", "summary_help", "summary_table"]
 
 MAX_SCOPES = 15
 """Maximum number of rows in the table of scopes, the busiest scopes first."""

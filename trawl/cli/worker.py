@@ -63,11 +63,9 @@ if TYPE_CHECKING:
     from trawl.frontier.inspect import JobReport
 
 __all__ = [
-    "JOB_VARIABLE",
     "EndMessage",
     "LeaderProcess",
     "Messages",
-    "StatusMessage",
     "WorkerPool",
     "job_of_leader",
     "lead",

@@ -58,16 +58,7 @@ from trawl.transport import TransportRouter, TransportSettings
 from trawl.transport.resolver import DnsResolver
 from trawl.transport.warc import warc_writer
 
-__all__ = [
-    "CheckMessage",
-    "check_command",
-    "check_imports",
-    "check_made",
-    "check_parts",
-    "check_spider",
-    "check_work",
-    "has_no_start",
-]
+__all__ = ["CheckMessage", "check_command", "check_made", "check_spider", "check_work", "has_no_start"]
 
 
 def check_spider(
