@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +32,12 @@ _OF_A_SPIDER = re.compile(r"%\((?!time|batch)")
 
 _WORST_FIRST = (USAGE, FAILED, INTERRUPTED, UNSATISFACTORY)
 
-_ONE_EACH = ("JOB_DIR", "WARC_FILE", "COOKIES_FILE")
-"""Settings that name a file or job to which only one crawl may write."""
+_ONE_EACH = {
+    "JOB_DIR": f"write --job with {NAME} for the spider's name, as in --job jobs/{NAME}",
+    "WARC_FILE": "set different ones in `custom_settings`",
+    "COOKIES_FILE": "set different ones in `custom_settings`",
+}
+"""Settings that name a file or job to which only one crawl may write, with advice."""
 
 
 @attrs.frozen(kw_only=True)
@@ -149,35 +152,24 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
 
 def refuse_clashes(entries: Sequence[CrawlEntry]) -> None:
     """Refuse spiders that have the same name, or would write to the same feed, job, archive or cookie file."""
-    _refuse_twice(entries, lambda entry: [entry.spider.name], "the spiders {} have the name {!r}: use different names")
-    _refuse_twice(
-        entries,
-        lambda entry: [path for path in map(str, entry.settings.get("FEEDS", ())) if not _OF_A_SPIDER.search(path)],
-        "{} would write to the same feed, {!r}: put " + NAME + " into its name",
-    )
-    for setting in _ONE_EACH:
-        words = "{} would have the same " + setting + ", {!r}: " + _ADVICE.get(setting, _OWN)
-        _refuse_twice(entries, partial(_value_of, setting), words)
-
-
-_OWN = "set different ones in `custom_settings`"
-_ADVICE = {"JOB_DIR": f"write --job with {NAME} for the spider's name, as in --job jobs/{NAME}"}
-
-
-def _value_of(setting: str, entry: CrawlEntry) -> list[str]:
-    value = entry.settings[setting]
-    return [str(value)] if value else []
-
-
-def _refuse_twice(entries: Iterable[CrawlEntry], values_of: Callable[[CrawlEntry], list[str]], words: str) -> None:
-    first: dict[str, CrawlEntry] = {}
+    first: dict[tuple[str, str], CrawlEntry] = {}
     for entry in entries:
-        for value in values_of(entry):
-            other = first.setdefault(value, entry)
+        for words, value in _own_places(entry):
+            other = first.setdefault((words, value), entry)
             if other is not entry:
-                raise UsageError(
-                    words.format(f"{other.spider.__name__} and {entry.spider.__name__}", without_passwords(value))
-                )
+                both = f"{other.spider.__name__} and {entry.spider.__name__}"
+                raise UsageError(words.format(both, without_passwords(value)))
+
+
+def _own_places(entry: CrawlEntry) -> Iterator[tuple[str, str]]:
+    """Yield the name and the places that no other crawl may have, each after the message about another crawl."""
+    yield "the spiders {} have the name {!r}: use different names", entry.spider.name
+    for path in map(str, entry.settings.get("FEEDS", ())):
+        if not _OF_A_SPIDER.search(path):
+            yield f"{{}} would write to the same feed, {{!r}}: put {NAME} into its name", path
+    for setting, advice in _ONE_EACH.items():
+        if value := entry.settings[setting]:
+            yield f"{{}} would have the same {setting}, {{!r}}: {advice}", str(value)
 
 
 def stats_of(entries: Sequence[CrawlEntry]) -> Mapping[str, object]:

@@ -78,17 +78,10 @@ def files_in(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(
             name
             for name in folders
-            if name not in _SKIPPED and name[0] not in "._" and not _is_environment(Path(where) / name)
+            if name not in _SKIPPED and name[0] not in "._" and not os.path.exists(f"{where}/{name}/pyvenv.cfg")
         )
         paths = (Path(where) / name for name in sorted(files) if name.endswith(".py"))
         yield from (path for path in paths if path.is_file())
-
-
-def _is_environment(folder: Path) -> bool:
-    try:
-        return (folder / "pyvenv.cfg").exists()
-    except PermissionError:
-        return False  # os.walk() can't enter this folder either
 
 
 def _content(path: Path) -> bytes:

@@ -125,11 +125,6 @@ def load_spiders(target: str) -> list[type[Spider]]:
     return list({name: spider for name, spider in found.items() if spider.name}.values() or found.values())
 
 
-def load_module(path: str) -> ModuleType:
-    """Import and return a Python file."""
-    return _from_file(Path(path))
-
-
 def look_beside(file: str) -> None:
     """Make modules in the working directory and next to ``file`` importable, for classes that settings name."""
     _add_to_path(Path(file).resolve().parent, Path.cwd())
@@ -148,7 +143,7 @@ def _loaded(target: str) -> tuple[ModuleType, str, str]:
     if not class_name and not _is_path(place) and (named := find_spider(place)):
         place, class_name = _split(named)
     is_file = _is_path(place) or Path(place).is_file()
-    return _from_file(Path(place)) if is_file else _from_name(place), place, class_name
+    return load_module(Path(place)) if is_file else _from_name(place), place, class_name
 
 
 def _split(target: str) -> tuple[str, str]:
@@ -191,7 +186,7 @@ def all_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
         if not is_named or str(path) in unread or path.name == "__init__.py" or b"class " not in path.read_bytes():
             continue
         try:
-            spiders = _spiders_of(_from_file(path)).values()
+            spiders = _spiders_of(load_module(path)).values()
         except SpiderLoadError as error:
             unread[str(path)] = f"{path}: {error}"
             continue
@@ -224,7 +219,8 @@ def _is_path(place: str) -> bool:
     return place.endswith(".py") or "/" in place or "\\" in place
 
 
-def _from_file(path: Path) -> ModuleType:
+def load_module(path: Path) -> ModuleType:
+    """Import and return a Python file."""
     if not path.exists():
         close = nearest(path.name, [each.name for each in path.parent.glob("*.py")])
         raise SpiderNotFound(f"{path}: no such file{f'; did you mean {path.with_name(close)}?' if close else ''}")

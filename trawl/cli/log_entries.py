@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from time import time
 from types import TracebackType
@@ -137,16 +137,16 @@ JSON_START = b'{"time": '
 class JsonFormatter(logging.Formatter):
     """Formats an entry as one line of JSON; docs/reference/log.md lists the fields.
 
-    ``name_of`` returns the name of the spider that an entry belongs to, and ``job_of`` the job of a spider by its name;
-    "" if there is only one spider, or no job. ``shows`` decides on the traceback of an error.
+    ``name_of`` returns the name of the spider that an entry belongs to; "" if there is only one spider. ``jobs`` has
+    the job of each spider by this name. ``shows`` decides on the traceback of an error.
     """
 
     def __init__(
-        self, name_of: Callable[[], str], job_of: Callable[[str], str], shows: Callable[[BaseException], bool]
+        self, name_of: Callable[[], str], jobs: Mapping[str, str], *, shows: Callable[[BaseException], bool]
     ) -> None:
         super().__init__()
         self._name_of = name_of
-        self._job_of = job_of
+        self._jobs = jobs
         self._shows = shows
 
     def format(self, record: logging.LogRecord) -> str:
@@ -163,7 +163,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": printable(record.getMessage(), keeps_lines=True),
             "spider": name,
-            "job": self._job_of(name),
+            "job": self._jobs.get(name, ""),
             "process": os.getpid(),
             "scope": getattr(record, "scope", about if record.name == "trawl.throttling" else ""),
             "url": without_passwords(next(filter(None, urls), "")),

@@ -198,7 +198,6 @@ class Logs:
         self._console = console
         self._handler: logging.Handler | None = None
         self._repeats: Repeats = Repeats(self._log, _NAME.get)
-        self._jobs: Mapping[str, str] = {}
         self._levels: dict[str, int] = {}
         self.is_debug: bool = False
         self.is_json: bool = False
@@ -228,11 +227,11 @@ class Logs:
         level = level if isinstance(level, int) else logging.getLevelNamesMapping()[level]
         self.is_debug = level <= logging.DEBUG
         self.is_json = settings.log_format == JSON and settings.log_file is None
-        handler = self._made(settings)
+        handler = self._made(settings, jobs)
         if is_quiet and settings.log_file is None:
             level = max(level, logging.WARNING)
         self._drop()
-        self._handler, self._jobs = handler, jobs
+        self._handler = handler
         handler.setLevel(level)
         if not self.is_debug:
             handler.addFilter(self._repeats)
@@ -296,7 +295,7 @@ class Logs:
         place = f"{Path(filename).name}:{lineno}: " if is_user_file(filename) else ""
         logger.warning("%s%s: write `await` before the call", place, str(message).partition("\n")[0])
 
-    def _made(self, settings: ObserveSettings) -> logging.Handler:
+    def _made(self, settings: ObserveSettings, jobs: Mapping[str, str]) -> logging.Handler:
         if not settings.log_enabled:
             return logging.NullHandler()
         shape, time_shape = settings.log_format, settings.log_dateformat
@@ -315,7 +314,9 @@ class Logs:
         else:
             handler = logging.StreamHandler(self._console.file)
         if shape == JSON:
-            handler.setFormatter(JsonFormatter(_NAME.get, self._job_of, self._shows))
+            handler.setFormatter(
+                JsonFormatter(_NAME.get, jobs, shows=lambda error: self.is_debug or not is_expected(error))
+            )
             return handler
         try:
             formatter = SafeFormatter(shape, time_shape, shows_all=self.is_debug)
@@ -325,12 +326,6 @@ class Logs:
             handler.close()
             raise UsageError(f"LOG_FORMAT is not a valid format: {error}") from error
         return handler
-
-    def _job_of(self, name: str) -> str:
-        return self._jobs.get(name, "")
-
-    def _shows(self, error: BaseException) -> bool:
-        return self.is_debug or not is_expected(error)
 
     def _drop(self) -> None:
         self._repeats.report(math.inf)

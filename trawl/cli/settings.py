@@ -15,7 +15,7 @@ import re
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import BuiltinFunctionType, FunctionType
 
 import msgspec
@@ -67,7 +67,7 @@ def _chosen(target: str) -> type[Spider]:
 
 def move_command(path: str) -> None:
     """Import a file of Scrapy's settings, and print it as a ``pyproject.toml``."""
-    module = load_module(path)
+    module = load_module(Path(path))
     with tokenize.open(path) as file:
         source = file.read()
     values = {name: value for name, value in vars(module).items() if name.isupper()}

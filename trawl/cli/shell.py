@@ -11,6 +11,7 @@ import ast
 import code
 import inspect
 import mimetypes
+import os
 import re
 import tempfile
 import threading
@@ -191,7 +192,7 @@ def _request(target: str | Request, options: dict[str, Any]) -> Request:
         options["meta"] = {**meta, **options.get("meta", {}), "dont_redirect": True}
     if isinstance(target, Request):
         return target.replace(**options) if options else target
-    if target.startswith((".", "/")) or _is_file(target):
+    if target.startswith((".", "/")) or os.path.isfile(target):
         target = Path(target).resolve().as_uri()
     elif Path(target.partition("/")[0]).suffix in _FILES:
         raise UsageError(f"{target}: no such file")
@@ -199,13 +200,6 @@ def _request(target: str | Request, options: dict[str, Any]) -> Request:
         return Request(target if "://" in target else f"https://{target}", **options)
     except ValueError as error:
         raise UsageError(str(error)) from error
-
-
-def _is_file(target: str) -> bool:
-    try:
-        return Path(target).is_file()
-    except OSError:
-        return False  # a URL may be longer than any file name
 
 
 def _read(request: Request) -> Response:

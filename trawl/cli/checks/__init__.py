@@ -153,8 +153,10 @@ def check_command(targets: Sequence[str]) -> int:
         status = USAGE if imports else status
         wrong += imports
         if not all_spiders(place)[0]:  # a folder without a spider is a plug-in
-            for finding in (each for path in files_in(place) for each in _of_plugin(str(path))):
-                (wrong if finding.is_wrong else differing).append(str(finding))
+            moved_settings = load(Layer("moved", {"SCRAPY_COMPAT": True}))
+            for path in filter(is_moved_file, map(str, files_in(place))):
+                for finding in check_file(path, moved_settings):
+                    (wrong if finding.is_wrong else differing).append(str(finding))
     for line in dict.fromkeys(differing):
         typer.echo(printable(line), err=True)
     for line in dict.fromkeys(wrong):  # print an error of several spiders only once
@@ -162,12 +164,6 @@ def check_command(targets: Sequence[str]) -> int:
     if not wrong:
         typer.echo(f"{spiders} spider{'' if spiders == 1 else 's'}: nothing wrong")
     return status if wrong else OK
-
-
-def _of_plugin(path: str) -> Iterator[CheckMessage]:
-    """Yield the differences from Scrapy in a file that was written for Scrapy and has no spider."""
-    if is_moved_file(path):
-        yield from check_file(path, load(Layer("moved", {"SCRAPY_COMPAT": True})))
 
 
 def _files(target: str) -> list[str]:

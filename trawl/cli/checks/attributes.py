@@ -48,10 +48,10 @@ def check_starts(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMe
     if _gives_no_start(spider):
         if _is_forgotten(spider, source, used):
             words = f"{spider.__name__} has neither {_urls_of(spider)} nor start(): no request will be sent"
-            yield CheckMessage(*source.home(), words)
+            yield source.at(words)
     elif _reads_nothing(spider, source):
         words = "start() reads start_urls, which is never set: no request will be sent"
-        yield CheckMessage(*source.location("start"), words)
+        yield source.at(words, "start")
     elif spider.start is Spider.start and spider.start_requests is Spider.start_requests:
         yield from _parse(spider, source, used)
 
@@ -106,7 +106,7 @@ def _misspelled(spider: type[Spider], source: SpiderSource, used: set[str]) -> I
             continue
         close = get_close_matches(name, [each for each in _ATTRIBUTES if not source.is_own(each)], n=1, cutoff=_ALIKE)
         if close:
-            yield CheckMessage(*source.location(name), f"unknown attribute {name}; did you mean {close[0]}?")
+            yield source.at(f"unknown attribute {name}; did you mean {close[0]}?", name)
 
 
 def _used(source: SpiderSource) -> set[str]:
@@ -127,9 +127,9 @@ def check_attributes(spider: type[Spider], source: SpiderSource, *, is_moved: bo
     """Report errors in the attributes of a spider's class."""
     name: object = spider.name
     if name and not isinstance(name, str):
-        yield CheckMessage(*source.location("name"), f"{spider.__name__}.name must be a string, not {name!r}")
+        yield source.at(f"{spider.__name__}.name must be a string, not {name!r}", "name")
     elif not name:
-        yield CheckMessage(*source.home(), f"{spider.__name__} has no name; add a class attribute `name`")
+        yield source.at(f"{spider.__name__} has no name; add a class attribute `name`")
     yield from _settings(spider, source, is_moved=is_moved)
     yield from _urls(spider, source, "start_urls", is_used=spider.start is Spider.start)
     yield from _domains(spider, source)
@@ -152,7 +152,7 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
         given = of_spider(spider)
     except Exception as error:  # update_settings() is user code and may raise anything
         own = error.__cause__ if isinstance(error, PartLoadError) else error
-        yield CheckMessage(*source.location(attribute), f"{attribute}: {own}")
+        yield source.at(f"{attribute}: {own}", attribute)
         return
     wrong = 0
     around = list(_declared_around(spider))
@@ -161,13 +161,13 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
             load(*around, attrs.evolve(given, values={name: value}, is_moved=is_moved), tell=_told_elsewhere)
         except UsageError as error:
             wrong += 1
-            yield CheckMessage(*source.location(attribute, name), str(error))
+            yield source.at(str(error), attribute, name)
     if wrong:
         return
     try:
         load(*around, attrs.evolve(given, is_moved=is_moved), tell=_told_elsewhere)
     except UsageError as error:
-        yield CheckMessage(*source.location(attribute), str(error))
+        yield source.at(str(error), attribute)
 
 
 def _declared_around(spider: type[Spider]) -> Iterator[Layer]:
@@ -183,52 +183,46 @@ def _urls(spider: type[Spider], source: SpiderSource, attribute: str, *, is_used
     single = urls if isinstance(urls, list | tuple) else [urls]
     for i, url in enumerate(single):
         if isinstance(url, str) and (found := PLACEHOLDER.search(url)):
-            yield CheckMessage(*source.location(attribute, i), placeholder_words(found[1]))
+            yield source.at(placeholder_words(found[1]), attribute, i)
         try:
             check_urls(spider.__name__, attribute, urls if single is not urls else [url])
         except UsageError as error:
             message = str(error).replace(f"{attribute}[0]", f"{attribute}[{i}]", 1)
-            yield CheckMessage(*source.location(attribute, i), message)
+            yield source.at(message, attribute, i)
 
 
 def _domains(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     domains: Any = spider.allowed_domains
     if isinstance(domains, str) or not isinstance(domains, Iterable):
-        yield CheckMessage(
-            *source.location("allowed_domains"), f"allowed_domains must be a list of domains, not {domains!r}"
-        )
+        yield source.at(f"allowed_domains must be a list of domains, not {domains!r}", "allowed_domains")
         return
     for i, domain in enumerate(domains):
         try:
             AdmissionRules(SchedulerSettings(), [domain])
         except (ValueError, AttributeError, TypeError) as error:
             words = error if isinstance(error, ValueError) else f"allowed_domains takes strings, not {domain!r}"
-            yield CheckMessage(*source.location("allowed_domains", i), f"{words} (entry {i})")
+            yield source.at(f"{words} (entry {i})", "allowed_domains", i)
 
 
 def _statuses(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     statuses: Any = spider.handle_httpstatus_list
     if isinstance(statuses, str) or not isinstance(statuses, Iterable):
-        yield CheckMessage(
-            *source.location("handle_httpstatus_list"), f"handle_httpstatus_list must be a list, not {statuses!r}"
-        )
+        yield source.at(f"handle_httpstatus_list must be a list, not {statuses!r}", "handle_httpstatus_list")
 
 
 def _start(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     if not inspect.isasyncgenfunction(spider.start):
-        yield CheckMessage(
-            *source.location("start"), "start() must be an async generator: `async def` with a `yield` in it"
-        )
+        yield source.at("start() must be an async generator: `async def` with a `yield` in it", "start")
     older: Any = getattr(spider, "start_requests", None)
     if older is not None and (inspect.iscoroutinefunction(older) or inspect.isasyncgenfunction(older)):
-        yield CheckMessage(*source.location("start_requests"), "start_requests() must not be async; name it start()")
+        yield source.at("start_requests() must not be async; name it start()", "start_requests")
 
 
 def _rules(spider: type[CrawlSpider[Any]], source: SpiderSource) -> Iterator[CheckMessage]:
     rules: Iterable[object] = spider.rules
     for i, rule in enumerate(rules):
         if not isinstance(rule, Rule):
-            yield CheckMessage(*source.location("rules", i), f"rules[{i}] must be a Rule, not {rule!r}")
+            yield source.at(f"rules[{i}] must be a Rule, not {rule!r}", "rules", i)
             continue
         calls: dict[str, tuple[Any, Mapping[str, Any], int]] = {
             "callback": (rule.callback, rule.cb_kwargs or {}, 1),
@@ -238,13 +232,13 @@ def _rules(spider: type[CrawlSpider[Any]], source: SpiderSource) -> Iterator[Che
         }
         for name, (given, by_name, count) in calls.items():
             if problem := _problem(spider, given, by_name, count):
-                yield CheckMessage(*source.location("rules", i), f"rules[{i}]: {name} {problem}")
+                yield source.at(f"rules[{i}]: {name} {problem}", "rules", i)
 
 
 def _sitemap_rules(spider: type[SitemapSpider[Any]], source: SpiderSource) -> Iterator[CheckMessage]:
     for i, (pattern, callback) in enumerate(spider.sitemap_rules):
         if problem := _problem(spider, callback, {}, 1):
-            yield CheckMessage(*source.location("sitemap_rules", i), f"sitemap_rules[{i}]: its callback {problem}")
+            yield source.at(f"sitemap_rules[{i}]: its callback {problem}", "sitemap_rules", i)
         yield from _pattern(source, "sitemap_rules", i, pattern)
     for i, pattern in enumerate(spider.sitemap_follow):
         yield from _pattern(source, "sitemap_follow", i, pattern)
@@ -255,7 +249,7 @@ def _pattern(source: SpiderSource, attribute: str, i: int, pattern: str | re.Pat
         re.compile(pattern)
     except re.error as error:
         words = f"{attribute}[{i}]: {pattern!r} is not a regular expression: {error}"
-        yield CheckMessage(*source.location(attribute, i), words)
+        yield source.at(words, attribute, i)
 
 
 def _problem(spider: type[Spider], given: Any, by_name: Mapping[str, Any], count: int) -> str:

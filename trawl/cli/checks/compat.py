@@ -259,15 +259,7 @@ def _own_network(settings: Settings) -> Iterator[CheckMessage]:
 class _Reader(ast.NodeVisitor):
     """Reads one file, and collects the lines to report in ``found``."""
 
-    def __init__(
-        self,
-        tree: ast.AST,
-        settings: Settings,
-        forbids: str = "",
-        *,
-        lists_redirects: bool = False,
-        guards: bool = False,
-    ) -> None:
+    def __init__(self, tree: ast.AST, settings: Settings, forbids: str, *, lists_redirects: bool, guards: bool) -> None:
         self.found: list[Finding] = []
         self._guards = guards
         self._settings = settings

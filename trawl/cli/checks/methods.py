@@ -66,13 +66,11 @@ def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Ite
         if annotation is inspect.Parameter.empty:
             continue
         if problem := _shape_problem(function, annotation):
-            yield CheckMessage(*source.location(name), f"{name}() {problem}")
+            yield source.at(f"{name}() {problem}", name)
             continue
         for output in _outputs(annotation):
             if problem := _output_problem(output, items):
-                yield CheckMessage(
-                    *source.location(name), f"{name}() is annotated with {formatannotation(output)}, {problem}"
-                )
+                yield source.at(f"{name}() is annotated with {formatannotation(output)}, {problem}", name)
 
 
 def _returned(function: Callable[..., Any]) -> Any:

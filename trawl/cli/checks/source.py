@@ -84,6 +84,10 @@ class SpiderSource:
                         return path, _line_of(statement, keys)
         return self.home()
 
+    def at(self, message: str, attribute: str = "", *keys: object) -> CheckMessage:
+        """Return a message about an attribute or its entry; without ``attribute``, about the class."""
+        return CheckMessage(*self.location(attribute, *keys), message)
+
     def home(self) -> tuple[str, int]:
         """Return the file and line of the class."""
         if self._spider in self._written:
