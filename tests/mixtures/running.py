@@ -256,7 +256,7 @@ async def _one_run(
             await trio.sleep_until(begun_at + at - start)
             told = [("", group.count, group.reason) for group in crawl.waiting(100)]
             told += [(scope, 1, crawl.why(scope)) for scope in [*mixture.sites, *mixture.named]]
-            in_flight = {scope.id: scope.traffic.in_flight for scope in crawl._throttle._table}
+            in_flight = {scope.id: scope.traffic.in_flight for scope in crawl._throttle.table}
             for scope, count, reason in told:
                 if reason is not None and (reason.limit or not scope):
                     until = reason.until - begun_at + start

@@ -277,7 +277,7 @@ class _Run:
         """Return data that is left at the end."""
         scheduler, throttle = self.crawl._scheduler, self.crawl._throttle
         statistics = self.frontier.statistics()
-        scopes = list(throttle._table)
+        scopes = list(throttle.table)
         left = {
             "pending in the frontier": statistics.pending,
             "leased": statistics.leased,

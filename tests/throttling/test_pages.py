@@ -83,13 +83,13 @@ def test_c11_counts_that_are_restored_after_the_budget_was_set_are_those_of_its_
     budgets = [throttle.scope(id, 0.0).pages for id in ("a.example", "b.example")]
     assert all(budgets)
     throttle.scope("b.example", 0.0).take(0.0)  # a partition may come while its requests are in flight
-    throttle.pages.restore({"a.example": 4, "b.example": 1})
+    throttle.table.pages.restore({"a.example": 4, "b.example": 1})
     assert [(pages.counted, pages.limit, pages.under_way) for pages in budgets if pages] == [(4, 5, 0), (1, 2, 1)]
-    throttle.pages.restore({"a.example": 3})  # an older count
+    throttle.table.pages.restore({"a.example": 3})  # an older count
     throttle.set("a.example", 0.0, pages=4)
     assert [throttle.scope(id, 0.0).pages for id in ("a.example", "b.example")] == budgets
     assert spent([throttle.scope("a.example", 0.0)]) == "pages_filtered"
-    assert throttle.pages.counts() == {"a.example": 4, "b.example": 1}
+    assert throttle.table.pages.counts() == {"a.example": 4, "b.example": 1}
 
 
 def test_a_budget_that_is_raised_is_open_again_and_one_that_is_taken_away_is_none() -> None:

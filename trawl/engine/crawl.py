@@ -548,7 +548,7 @@ class Crawl:
         """
         host = host_scope(subject) if "://" in subject else normal_id(subject)
         lines = self.robots_words(host)
-        scope = self._throttle.scope_of(self._throttle.resolver.scope_of_host(host))
+        scope = self._throttle.table.get(self._throttle.resolver.scope_of_host(host))
         if scope is not None and scope.state.totals.last_hint:
             lines.append(f"header {scope.state.totals.last_hint}")
         return lines

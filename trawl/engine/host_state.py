@@ -140,7 +140,7 @@ class HostState:
         if state is not None or ahead is not None:
             throttle.restore(state or ThrottleSnapshot(at=wall.to_epoch(now)), now, ahead, part)
         throttle.restore_limits(LIMITS.read_from(kept, where) or {}, now)
-        throttle.pages.restore(PAGES.read_from(kept, where) or {})
+        throttle.table.pages.restore(PAGES.read_from(kept, where) or {})
         self.robots.restore(ROBOTS.read_from(kept, where) or {}, self._epoch, now + self._max_age)
         for name, cookies in COOKIES.read_from(kept, where) or ():
             for cookie in cookies:
@@ -168,7 +168,7 @@ class HostState:
 
     def keep_pages(self) -> None:
         """Store the page counts of scopes with a page budget, with every transaction."""
-        pages = self._throttle.pages.counts()
+        pages = self._throttle.table.pages.counts()
         if pages:
             self._keep(PAGES, self._by_part(pages))
 
@@ -196,7 +196,7 @@ class HostState:
             (AHEAD, {}, QuotaAllowance(until=-math.inf)),
             (ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), prefix=""), {}),
             (LIMITS, self._by_part(self._throttle.limits_set), {}),
-            (PAGES, self._by_part(self._throttle.pages.counts()), {}),
+            (PAGES, self._by_part(self._throttle.table.pages.counts()), {}),
             (COOKIES, self._cookies(), []),
         ]
         left: dict[int, dict[str, bytes]] = {}

@@ -131,7 +131,7 @@ class StatusKeeper:
 
     def _now(self) -> CrawlStatus:
         """Compute the status outside of the task, with the waiting requests if there are few lanes and scopes."""
-        if len(self._scheduler.lanes) + self._throttle.scope_count <= _FEW:
+        if len(self._scheduler.lanes) + len(self._throttle.table) <= _FEW:
             at_once(self._steps())
         return self._figures()
 
@@ -172,7 +172,7 @@ class StatusKeeper:
         visible = order[view.offset : view.offset + view.count]
         for row in visible:
             if row.scope not in fresh and len(fresh) < MAX_FRESH:
-                scope = self._throttle.scope_of(row.scope)
+                scope = self._throttle.table.get(row.scope)
                 fresh[row.scope] = row if scope is None else status_of(scope, now, row.queued)
         return [fresh.get(row.scope, row) for row in visible], len(order)
 
@@ -220,7 +220,7 @@ class StatusKeeper:
                 memory=held_bytes() or 0,
                 backlog=sum([getattr(receiver, "waiting_bytes", 0) for receiver in self._context.output.receivers]),
                 callbacks=crawl.callbacks,
-                scopes=self._throttle.scope_count,
+                scopes=len(self._throttle.table),
             ),
             browser=self._context.middleware_stack.rendering.status(stats),
         )
@@ -293,7 +293,7 @@ class StatusKeeper:
         self._groups = yield from _in_groups((yield from self._crawl.waiting_in_steps(queued)))
         found: dict[str, ScopeStatus] = {}
         ends: list[tuple[float, str]] = []
-        scopes = iter(self._throttle.scopes())
+        scopes = iter(list(self._throttle.table))
         while some := list(islice(scopes, _SCOPES_AT_ONCE)):
             now = trio.current_time()
             for scope in some:
@@ -308,7 +308,7 @@ class StatusKeeper:
         self._last = {}
         now = trio.current_time()
         for _, id in nlargest(MAX_LAST, ends):
-            last = self._throttle.scope_of(id)
+            last = self._throttle.table.get(id)
             if last is not None:
                 self._last[id] = queued[id], send_limit(last, now)
 

@@ -31,7 +31,7 @@ from trawl.throttling.shared import SharedScope, SharedScopeClient, can_share, c
 if TYPE_CHECKING:
     from trawl.throttling.allowance import Allowances
 
-__all__ = ["CrawlDelays", "ScopePolicies", "ScopeTable", "ScopeTimers"]
+__all__ = ["CrawlDelays", "ScopePolicies", "ScopeTable", "ScopeTimers", "changed"]
 
 _ROOM_TO_GROW = 64
 
@@ -210,14 +210,7 @@ class ScopePolicies:
         Raises:
             SettingsError: If a key is unknown or a value is invalid.
         """
-        config = dict(self.of(id).config)
-        # A delay and a rate set the same limit, so the later one replaces the earlier.
-        if "delay" in changes:
-            config.pop("rate", None)
-        if "rate" in changes:
-            config.pop("delay", None)
-            config.pop("delay_per_slot", None)
-        checked = check_scope({**config, **changes}, f"THROTTLING_SCOPES[{id!r}]")
+        checked = check_scope(changed(self.of(id).config, changes), f"THROTTLING_SCOPES[{id!r}]")
         is_host, is_ip = self._form(id)
         return self._made(id, checked, is_host=is_host, is_ip=is_ip)
 
@@ -257,6 +250,14 @@ class ScopePolicies:
             manager=None if cls is ThrottlingScopeManager else cls,
             failed=self._failed,
         )
+
+
+def changed(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a scope's configuration with ``changes``. A later delay replaces a rate, and the other way round."""
+    gone = {"rate"} if "delay" in changes else set()
+    if "rate" in changes:
+        gone |= {"delay", "delay_per_slot"}
+    return {**{key: value for key, value in config.items() if key not in gone}, **changes}
 
 
 def _tabs(config: Mapping[str, Any]) -> str:

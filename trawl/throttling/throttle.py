@@ -49,11 +49,10 @@ from trawl.throttling.outcomes import (
     trigger,
 )
 from trawl.throttling.policy import ScopeState
-from trawl.throttling.quota import PageBudgets
 from trawl.throttling.reasons import Reason, ScopeReport, reports_of, reports_together, send_limit
 from trawl.throttling.scope import Scope
 from trawl.throttling.scope_resolver import AddressOf, ScopeResolver
-from trawl.throttling.scope_table import CrawlDelays, ScopePolicies, ScopeTable, ScopeTimers
+from trawl.throttling.scope_table import CrawlDelays, ScopePolicies, ScopeTable, ScopeTimers, changed
 from trawl.throttling.scopes import ScopeAmounts, normal_id
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.shared import SharedScope, SharedScopeClient, adopt, check_shared, is_slower, shared_limits
@@ -88,6 +87,7 @@ class Throttle:
 
     Attributes:
         settings: The limits and policies.
+        table: The scopes in memory, and their policies and page budgets.
         resolver: Names the scopes of requests.
         given_up: The scopes that were given up.
         limits_set: The limits that were set at run time, by scope, for the next run of a job.
@@ -118,20 +118,20 @@ class Throttle:
         self._changed = changed
         self._why_next = why_next
         self._now = wall.anchor_at
-        self._table = ScopeTable(ScopePolicies(settings, failed), seed=seed)
+        self.table: ScopeTable = ScopeTable(ScopePolicies(settings, failed), seed=seed)
         default = ThrottlingManager()
         default.bind(self)
         self._by_address = resolve if settings.concurrent_requests_per_ip else None
-        self.resolver: ScopeResolver = ScopeResolver(default, self._table.policies, self._by_address)
+        self.resolver: ScopeResolver = ScopeResolver(default, self.table.policies, self._by_address)
         self._manager_calls = ManagerCalls(default, default, self)
-        self._timers = ScopeTimers(self._table)
+        self._timers = ScopeTimers(self.table)
         self._line: SharedScopeClient | None = None
         self._job_scopes: dict[int | None, JobScopes] = {}
         self._handed_on: list[ScopeReport] = []  # of scopes that other processes took over
         self.part_of: Callable[[str], int | None] = _no_part
         self._holder = holder
         if common is not None and holder is not None:
-            self._table.have_in_common(common, holder, has_job=has_job)
+            self.table.have_in_common(common, holder, has_job=has_job)
         self._crawl_delays = CrawlDelays(settings.throttling_scope_limit) if common is None else common.crawl_delays
         self.given_up: GivenUpScopes = GivenUpScopes() if common is None else common.given_up
         self.limits_set: dict[str, dict[str, Any]] = {}
@@ -148,11 +148,11 @@ class Throttle:
             SettingsError: If there is nothing at its import path, or it is not a manager.
             Exception: All exceptions of the manager's class.
         """
-        self._table.crawl = crawl
+        self.table.crawl = crawl
         manager = manager_of(self.settings.throttling_manager, crawl)
         if isinstance(manager, ThrottlingManager):
             manager.bind(self)
-        self.resolver = ScopeResolver(manager, self._table.policies, self._by_address)
+        self.resolver = ScopeResolver(manager, self.table.policies, self._by_address)
         self._manager_calls = ManagerCalls(manager, self._manager_calls.default, self)
 
     @property
@@ -162,7 +162,7 @@ class Throttle:
 
     def scope(self, id: str, now: float) -> Scope:
         """Return the scope of this id, created on demand."""
-        scope, is_new = self._table.made(id, now)
+        scope, is_new = self.table.made(id, now)
         if is_new:
             if "://" in id:
                 self.warnings.named_by_url(id)
@@ -181,7 +181,7 @@ class Throttle:
 
     def _tighten(self, scope: Scope, now: float) -> None:
         """Apply the limits of this crawl to a shared scope as well, if they are stricter than the current ones."""
-        policy, state = self._table.policies.of(scope.id), scope.state
+        policy, state = self.table.policies.of(scope.id), scope.state
         limits = stricter(scope.limits, policy.limits)
         # Rampup would exceed this crawl's configured pace.
         ends_rampup = state.rampup is not None and policy.rampup is None
@@ -198,13 +198,13 @@ class Throttle:
                 least = max(auto.min_delay, limits.delay)
                 auto = attrs.evolve(auto, min_delay=least, max_delay=max(auto.max_delay, least))
             state.set_policy(attrs.evolve(state.policy, limits=limits, rampup=rampup, autothrottle=auto))
-            self._table.apply_limits(scope, limits, now)
+            self.table.apply_limits(scope, limits, now)
             state.apply(scope)
             self._moved(scope, now)
 
     def leave(self) -> None:
         """Leave all scopes that are shared with other crawls, because the crawl has ended."""
-        self._table.leave()
+        self.table.leave()
 
     def arm(self, scope: Scope) -> None:
         """Update the time at which a scope is due; for the crawls that share it."""
@@ -220,7 +220,7 @@ class Throttle:
     async def begin(self, now: float) -> None:
         """Call the manager for holds before the first send, and log the warnings due at the start."""
         self._now = now
-        self.warnings.at_start(self._table.policies)
+        self.warnings.at_start(self.table.policies)
         for id, signal in (await self._manager_calls.ask_at_start()).items():
             scope = self.scope(id, now)
             correct(scope, signal, now, expected=None, sent_at=None)
@@ -341,7 +341,7 @@ class Throttle:
         """Apply an outcome to its site's scope through one proxy of a list. The first refusal creates this scope."""
         if signal is not None and signal.is_trigger:
             pair = self.scope(through, now)
-        elif (found := self._table.get(through)) is not None:
+        elif (found := self.table.get(through)) is not None:
             pair, signal = found, None
         else:
             return
@@ -352,7 +352,7 @@ class Throttle:
 
     def open_at(self, scope_id: str, now: float) -> float:
         """Return the event loop time at which a scope lets a request through; ``now`` if there is no such scope."""
-        scope = self._table.get(scope_id)
+        scope = self.table.get(scope_id)
         return now if scope is None else scope.earliest_at(now)
 
     def _apply_to_scope(
@@ -416,7 +416,7 @@ class Throttle:
         if is_of_proxy:
             refused_through_proxy(scope, signal, outcome, now)
         else:
-            seed, advice = self._table.seed, self.warnings.backoff_advice
+            seed, advice = self.table.seed, self.warnings.backoff_advice
             trigger(scope, signal, attempt, outcome, now, step=step, seed=seed, advice=advice)
         if scope.state.should_give_up(scope, now):  # the last attempt failed
             self._give_up(scope, now)
@@ -499,7 +499,7 @@ class Throttle:
         id = self.resolver.scope_of_host(host_scope)
         if not self.settings.throttling_robotstxt_max_delay:
             delay = 0.0
-        if self._crawl_delays.say(id, origin or host_scope, delay) and (scope := self._table.get(id)) is not None:
+        if self._crawl_delays.say(id, origin or host_scope, delay) and (scope := self.table.get(id)) is not None:
             self._slow_down(scope, now)
 
     def _slow_down(self, scope: Scope, now: float) -> None:
@@ -519,7 +519,7 @@ class Throttle:
 
     def failing_since(self, host_scope: str) -> float:
         """Return the event loop time since which a host gave no good response; ``-inf`` if its last one was good."""
-        scope = self._table.get(self.resolver.scope_of_host(host_scope))
+        scope = self.table.get(self.resolver.scope_of_host(host_scope))
         timer = None if scope is None else scope.state.recent.failure_timer
         return -math.inf if timer is None else timer.since
 
@@ -530,7 +530,7 @@ class Throttle:
         from trawl.throttling.job_scopes import snapshot_of  # noqa: PLC0415 - for crawls with a job
 
         job_scopes = self._job_scopes.values()
-        return snapshot_of(self._table, job_scopes, self.given_up.at_utc, self._wall, now, next_in)
+        return snapshot_of(self.table, job_scopes, self.given_up.at_utc, self._wall, now, next_in)
 
     def unknown_until(self, part: int) -> float:
         """Return the epoch time until which earlier owners may have sent unrecorded requests, or ``-inf``."""
@@ -553,12 +553,12 @@ class Throttle:
         if ahead is not None:
             state = with_ahead(state, ahead)
         limit = self.settings.throttling_scope_limit
-        job_scopes = self._job_scopes[part] = JobScopes(state, now, self._wall, self._table.pages, limit)
+        job_scopes = self._job_scopes[part] = JobScopes(state, now, self._wall, self.table.pages, limit)
         self.given_up.restore(state.given_up, self._wall.to_utc(now))
         if part is not None:
             # The partition came while the crawl runs, so requests may already have named its scopes.
-            for scope in [scope for scope in self._table if self.part_of(scope.id) == part]:
-                self._table.pages.keep(scope)
+            for scope in [scope for scope in self.table if self.part_of(scope.id) == part]:
+                self.table.pages.keep(scope)
                 job_scopes.restore(scope, now)
                 self._moved(scope, now)
 
@@ -573,12 +573,12 @@ class Throttle:
             is_used = scope.traffic.in_flight or scope.traffic.ahead or scope.waits.lanes
             return self.part_of(scope.id) in parts and not is_used and not self.is_shared(scope.id)
 
-        gone = [scope for scope in self._table if is_gone(scope)]
+        gone = [scope for scope in self.table if is_gone(scope)]
         self._handed_on = reports_together([*self._handed_on, *reports_of(gone, now)])[:MOST_HANDED_ON]
         for part in parts:
             self._job_scopes.pop(part, None)
-        self._table.forget(gone)
-        self._table.pages.forget(lambda id: self.part_of(id) in parts and self._table.get(id) is None)
+        self.table.forget(gone)
+        self.table.pages.forget(lambda id: self.part_of(id) in parts and self.table.get(id) is None)
         wishes = self._crawl_delays.wishes
         for id in [id for id in wishes if self.part_of(id) in parts]:
             del wishes[id]
@@ -595,13 +595,13 @@ class Throttle:
         Raises:
             SettingsError: If several processes can't share a scope with its configuration.
         """
-        self._table.policies.shares_host = shares_host
-        self._table.share_by(line)
+        self.table.policies.shares_host = shares_host
+        self.table.share_by(line)
         self._line = line
 
     def is_shared(self, id: str) -> bool:
         """Return True if the line of the job's store grants a scope with this normalized id."""
-        return self._line is not None and self._table.policies.is_shared(id)
+        return self._line is not None and self.table.policies.is_shared(id)
 
     def adopt(self, id: str, learned: bytes, age: float, now: float) -> None:
         """Continue from the state of a shared scope that another process learned ``age`` seconds ago.
@@ -609,7 +609,7 @@ class Throttle:
         Raises:
             ValueError: If the state can't be read.
         """
-        scope = self._table.get(id)
+        scope = self.table.get(id)
         if scope is None or self._line is None:
             return
         if not learned or is_slower(scope, learned, now - age):
@@ -623,18 +623,18 @@ class Throttle:
 
     def spend_by(self, allowances: Allowances) -> None:
         """Limit the spending of quotas to ``allowances``, which are stored in advance for a job."""
-        self._table.spend_by(allowances)
+        self.table.spend_by(allowances)
 
     def allowed(self, scope_ids: Iterable[str], now: float) -> None:
         """Report that more of the quotas of these scopes may be spent, so that waiting lanes are checked."""
         for id in scope_ids:
-            if (scope := self._table.get(id)) is not None:
+            if (scope := self.table.get(id)) is not None:
                 self._tell_changed(scope, now)
 
     def items(self, request: Request, count: int) -> None:
         """Count the items of a response."""
         if count and self.warnings.has_watches:
-            scope = self._table.get(self.resolver.scope_of_host(host_scope(request.url)))
+            scope = self.table.get(self.resolver.scope_of_host(host_scope(request.url)))
             if scope is not None and scope.state.period is not None:
                 scope.state.period.items += count
 
@@ -650,15 +650,15 @@ class Throttle:
         """
         scope = self.scope(scope_id, now)
         state: ScopeState = scope.state
-        policy, manager = self._table.policies.changed(scope.id, limits), state.manager
+        policy, manager = self.table.policies.changed(scope.id, limits), state.manager
         if isinstance(scope, SharedScope):
             check_shared(policy, path=f"THROTTLING_SCOPES[{scope.id!r}]")
         if policy.manager is not state.policy.manager:
-            manager = self._table.manager_of(scope.id, policy)
-        self._table.policies.keep(scope.id, policy)  # nothing fails after this line
+            manager = self.table.manager_of(scope.id, policy)
+        self.table.policies.keep(scope.id, policy)  # nothing fails after this line
         state.manager = manager
         state.set_policy(policy)
-        self._table.apply_limits(scope, policy.limits, now)
+        self.table.apply_limits(scope, policy.limits, now)
         if self._job_scopes and (job_scopes := self._job_scopes.get(self.part_of(scope.id))) is not None:
             job_scopes.restore_limits(scope, now)
         self._slow_down(scope, now)
@@ -673,11 +673,7 @@ class Throttle:
             logger.debug("%s: limits set at run time are not stored in the job: %r", scope_id, limits)
             return
         id = normal_id(scope_id)
-        # A delay and a rate set the same limit, so the later one replaces the earlier.
-        replaced = {"delay": ("rate",), "rate": ("delay", "delay_per_slot")}
-        gone = {name for key in limits for name in replaced.get(key, ())}
-        kept = {key: value for key, value in self.limits_set.get(id, {}).items() if key not in gone}
-        self.limits_set[id] = {**kept, **limits}
+        self.limits_set[id] = changed(self.limits_set.get(id, {}), limits)
 
     def restore_limits(self, limits_set: Mapping[str, Mapping[str, Any]], now: float) -> None:
         """Set the limits that an earlier run or process was given at run time. Limits that do not fit are logged."""
@@ -696,12 +692,12 @@ class Throttle:
             SettingsError: If a key is unknown or a value does not fit.
         """
         id = normal_id(scope_id)
-        known, policy = self._table.get(id), self._table.policies.changed(id, limits)
-        before = Scope(id, self._table.policies.of(id).limits) if known is None else known
+        known, policy = self.table.get(id), self.table.policies.changed(id, limits)
+        before = Scope(id, self.table.policies.of(id).limits) if known is None else known
         after = Scope(id, policy.limits)
         after.state = ScopeState(policy, now)
         if known is None:
-            before.state = ScopeState(self._table.policies.of(id), now)
+            before.state = ScopeState(self.table.policies.of(id), now)
         else:
             for name in ("backoff", "robots", "robots_asked", "told", "totals"):
                 setattr(after.state, name, getattr(known.state, name))
@@ -714,31 +710,13 @@ class Throttle:
 
     def why_idle(self, scope_id: str, now: float) -> Reason | None:
         """Return why a request for a scope without pending ones would wait; None if it would not."""
-        scope = self._table.get(scope_id)
+        scope = self.table.get(scope_id)
         reason = None if scope is None else scope.reason(now)
         return reason if reason is not None and reason.limit else None
 
-    @property
-    def pages(self) -> PageBudgets:
-        """The page budgets."""
-        return self._table.pages
-
-    @property
-    def scope_count(self) -> int:
-        """Number of scopes in memory."""
-        return len(self._table)
-
-    def scopes(self) -> list[Scope]:
-        """Return the scopes in memory."""
-        return list(self._table)
-
-    def scope_of(self, id: str) -> Scope | None:
-        """Return the scope with this normalized id; None if it is not in memory."""
-        return self._table.get(id)
-
     def report(self, now: float) -> list[ScopeReport]:
         """Return the reports of all scopes, the busiest first: the table at the end."""
-        return reports_together([*reports_of(self._table, now), *self._handed_on])
+        return reports_together([*reports_of(self.table, now), *self._handed_on])
 
 
 MOST_HANDED_ON = 1_000
