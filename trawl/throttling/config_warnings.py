@@ -19,7 +19,7 @@ import attrs
 from trawl.http import host_scope, normalize_url
 from trawl.http.notes import notes_of
 from trawl.passwords import without_passwords
-from trawl.throttling.policy import ScopeState
+from trawl.throttling.policy import AutoThrottle, ScopeState
 from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import is_mistaken
@@ -81,7 +81,7 @@ class ScopeStats:
         self.items: int = 0
         self.held_by: Reason | None = None
 
-    def begin(self, scope: Scope, state: ScopeState, now: float) -> None:
+    def begin(self, scope: Scope, now: float) -> None:
         """Start a period."""
         self.began_at: float = now
         self.looks: int = 0
@@ -91,7 +91,7 @@ class ScopeStats:
         self.busy: float = 0.0
         self.latency: float = 0.0
         self.items = 0
-        self.sends: int = state.totals.sends
+        self.sends: int = scope.state.totals.sends
         self.auto_min: float = math.inf
         self.auto_max: float = 0.0
         self.limited: dict[str, float] = dict(scope.waits.limited)
@@ -174,21 +174,22 @@ class ConfigWarnings:
             words += "; proxies of ROTATING_PROXY_LIST back off one by one"
         return f" ({words})"
 
-    def differs_from_robots(self, scope: Scope, state: ScopeState, delay: float) -> None:
+    def differs_from_robots(self, scope: Scope, delay: float) -> None:
         """Warn if the user's own delay or concurrency for a scope differs from its Crawl-delay."""
-        kept = []
-        if state.policy.keeps_delay and scope.limits.delay != delay:
+        kept, policy = [], scope.state.policy
+        if policy.keeps_delay and scope.limits.delay != delay:
             kept.append(f"a delay of {scope.limits.delay:g} s")
-        if state.policy.keeps_concurrency and scope.limits.concurrency != 1:
+        if policy.keeps_concurrency and scope.limits.concurrency != 1:
             kept.append(f"a concurrency of {scope.limits.concurrency:g}")
         if delay > 0.0 and kept and self._is_first(f"robots {scope.id}"):
             logger.warning(
                 "%s: robots.txt asks for a Crawl-delay of %g s, one request at a time; %s sets %s, which is kept",
-                scope.id, delay, state.policy.source, " and ".join(kept),
+                scope.id, delay, policy.source, " and ".join(kept),
             )  # fmt: skip
 
-    def robots_capped(self, scope: Scope, state: ScopeState) -> None:
+    def robots_capped(self, scope: Scope) -> None:
         """Warn once if a Crawl-delay is longer than the configured maximum."""
+        state: ScopeState = scope.state
         if state.wish < state.robots_asked and state.wish and self._is_first(f"capped {scope.id}"):
             logger.warning(
                 "%s: robots.txt asks for a Crawl-delay of %g s, which is reduced to %g s by"
@@ -219,21 +220,14 @@ class ConfigWarnings:
                 count, threshold,
             )  # fmt: skip
 
-    def look(
-        self,
-        scope: Scope,
-        state: ScopeState,
-        attempt: Granted,
-        outcome: Outcome,
-        now: float,
-        why_next: WhyNext,
-    ) -> None:
+    def look(self, scope: Scope, attempt: Granted, outcome: Outcome, now: float, why_next: WhyNext) -> None:
         """Record an outcome, and evaluate the period when it ends."""
+        state: ScopeState = scope.state
         period: ScopeStats | None = state.period
         if period is None:
             period = state.period = ScopeStats()
             self.has_watches = True
-            period.begin(scope, state, now)
+            period.begin(scope, now)
         period.waited(scope, attempt, why_next(attempt, now))
         period.looks += 1
         period.peak = max(period.peak, scope.traffic.in_flight)
@@ -243,37 +237,30 @@ class ConfigWarnings:
         if state.auto is not None:
             period.auto_min, period.auto_max = min(period.auto_min, state.auto), max(period.auto_max, state.auto)
         if now - period.began_at >= PERIOD:
-            self._judge(scope, state, period, now)
-            period.begin(scope, state, now)
+            self._judge(scope, period, now - period.began_at)
+            period.begin(scope, now)
 
-    def _judge(self, scope: Scope, state: ScopeState, period: ScopeStats, now: float) -> None:
-        seconds = now - period.began_at
+    def _judge(self, scope: Scope, period: ScopeStats, seconds: float) -> None:
+        state: ScopeState = scope.state
         reason = period.reason(scope, seconds)
-        self._not_reached(scope, state, period, seconds, reason)
-        if state.auto is not None:
-            self._blind_spots(scope, state, period, seconds, reason)
-
-    def _not_reached(self, scope: Scope, state: ScopeState, period: ScopeStats, seconds: float, reason: str) -> None:
-        config = state.policy.config
-        wanted = config.get("concurrency")
+        wanted = state.policy.config.get("concurrency")
         if wanted is not None and period.peak < min(wanted, self._max_requests):
             self._once(
                 period, "concurrency",
                 "%s: its concurrency of %d is not reached (%d at most in %.0f s); what holds it up: %s",
                 scope.id, wanted, period.peak, seconds, reason,
             )  # fmt: skip
-        rate = config.get("rate")
+        rate = state.policy.config.get("rate")
         reached = (state.totals.sends - period.sends) / seconds
         if rate is not None and reached < rate * _REACHED:
             self._once(
                 period, "rate", "%s: its rate of %g/s is not reached (%.3g/s in %.0f s); what holds it up: %s",
                 scope.id, rate, reached, seconds, reason,
             )  # fmt: skip
+        if state.auto is not None and state.policy.autothrottle is not None:
+            self._blind_spots(scope, state.policy.autothrottle, period, seconds, reason)
 
-    def _blind_spots(self, scope: Scope, state: ScopeState, period: ScopeStats, seconds: float, reason: str) -> None:
-        rule = state.policy.autothrottle
-        if rule is None:
-            return
+    def _blind_spots(self, scope: Scope, rule: AutoThrottle, period: ScopeStats, seconds: float, reason: str) -> None:
         if period.auto_min >= rule.max_delay:
             self._once(
                 period, "maximum", "%s: AutoThrottle's delay is stuck at its maximum, %g s", scope.id, rule.max_delay

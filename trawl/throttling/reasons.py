@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -472,52 +472,41 @@ def allowed_rate(scope: Scope, rate: float) -> float:
 def report_of(scope: Scope, now: float) -> ScopeReport:
     """Return the statistics of a scope so far."""
     totals: ScopeTotals = scope.state.totals
-    rate = _rate_reached(scope)
-    return ScopeReport(
-        scope=scope.id,
-        requests=totals.requests,
-        sends=totals.sends,
-        rate=rate,
-        allowed=allowed_rate(scope, rate),
-        delay=scope.effective.delay,
-        concurrency=scope.effective.concurrency,
-        limited=limited_by(scope, now),
-        times=Times() if totals.times is None else totals.times.mean(),
-        triggers=totals.triggers,
-        steps=totals.steps,
-        hints=totals.hints,
-        last_hint=totals.last_hint,
-    )
+    times = Times() if totals.times is None else totals.times.mean()
+    return ScopeReport(**_figures(scope), requests=totals.requests, limited=limited_by(scope, now), times=times)
 
 
-def _rate_reached(scope: Scope) -> float:
+def _figures(scope: Scope) -> dict[str, Any]:
+    """Return the fields that a report and a status have in common."""
     totals: ScopeTotals = scope.state.totals
     span = scope.traffic.last_sent - totals.first_sent
-    return (totals.sends - 1) / span if totals.sends > 1 and span > 0.0 else 0.0
+    rate = (totals.sends - 1) / span if totals.sends > 1 and span > 0.0 else 0.0
+    return {
+        "scope": scope.id,
+        "sends": totals.sends,
+        "rate": rate,
+        "allowed": allowed_rate(scope, rate),
+        "delay": scope.effective.delay,
+        "concurrency": scope.effective.concurrency,
+        "triggers": totals.triggers,
+        "steps": totals.steps,
+        "hints": totals.hints,
+        "last_hint": totals.last_hint,
+    }
 
 
 def status_of(scope: Scope, now: float, queued: int = 0) -> ScopeStatus:
     """Return the state of a scope at ``now``, with ``queued`` pending requests."""
-    totals: ScopeTotals = scope.state.totals
-    counts, rate = totals.responses, _rate_reached(scope)
+    counts: ResponseCounts | None = scope.state.totals.responses
     reason = scope.reason(now, scope.waits.min_amount if scope.waits.lanes else 1.0)
     seconds, limited_by = send_limit(scope, now, reason).end(queued)
     return ScopeStatus(
-        scope=scope.id,
-        sends=totals.sends,
-        rate=rate,
-        allowed=allowed_rate(scope, rate),
-        delay=scope.effective.delay,
-        concurrency=scope.effective.concurrency,
+        **_figures(scope),
         in_flight=scope.traffic.in_flight,
         queued=queued,
         limit=reason.limit,
         source=reason.source,
         next_send=max(reason.until - now, 0.0),
-        triggers=totals.triggers,
-        steps=totals.steps,
-        hints=totals.hints,
-        last_hint=totals.last_hint,
         statuses=(0,) * 6 if counts is None else tuple(counts.statuses),
         size=0 if counts is None else counts.size,
         latency=() if counts is None else tuple(counts.latency),

@@ -396,7 +396,7 @@ class Throttle:
                 has_moved |= adjust(scope, outcome, is_trigger=is_trigger, debug=debug)
             state.totals.finished(attempt, charged)
             if state.auto is not None or state.policy.is_watched:
-                self.warnings.look(scope, state, attempt, outcome, now, self._why_next)
+                self.warnings.look(scope, attempt, outcome, now, self._why_next)
         if has_moved:
             self._moved(scope, now)
         elif state.backoff is not None or state.rampup is not None:
@@ -507,11 +507,11 @@ class Throttle:
         state: ScopeState = scope.state
         asked = 0.0 if state.policy.config.get("ignore_robots_txt") else self._crawl_delays.of(scope.id)
         delay = min(asked, self.settings.throttling_robotstxt_max_delay)
-        self.warnings.differs_from_robots(scope, state, delay)
+        self.warnings.differs_from_robots(scope, delay)
         if asked == state.robots_asked:
             return
         state.robots, state.robots_asked = delay, asked
-        self.warnings.robots_capped(scope, state)
+        self.warnings.robots_capped(scope)
         if state.rampup is not None:
             state.rampup.floor = delay
         if state.apply(scope):
