@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEASE", "Allowance", "Allowances", "block"]
 
-LEASE = 60.0
-"""Seconds for which an allowance is valid: the maximum error of the time at which its rest counts as spent."""
+LEASE = 60.0  # seconds for which an allowance is valid: the maximum error of the time at which its rest counts as spent
 
 _PART = 0.01
 

@@ -39,17 +39,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CONNECTION_ERRORS", "OUTAGE", "Backoff", "BackoffState", "Base", "CustomBackoff", "backoff_of"]
 
-_CLOSE = 1.05
-"""Factor on the refused delay. A delay within 5 % of the refused one has reached it."""
+_CLOSE = 1.05  # factor on the refused delay. A delay within 5 % of the refused one has reached it.
 
 CONNECTION_ERRORS = (ConnectTimeout, ReadTimeout, ConnectFailed, ResponseBroken)
 """The errors of a connection that failed: the default of ``BACKOFF_EXCEPTIONS``."""
 
-OUTAGE = 3
-"""Incidents in a row, without a good response between them, that make an outage."""
-
-_LONGEST_PROBE = 60.0
-"""Maximum seconds between two probes of an outage, if rampup must resume soon after its end."""
+OUTAGE = 3  # incidents in a row, without a good response between them, that make an outage
+_LONGEST_PROBE = 60.0  # maximum seconds between two probes of an outage, if rampup must resume soon after its end
 
 _RETURN = {1: 4.0, 4: 2.0, 8: 1.0}
 """Good responses after an outage, and the multiple of the base's delay that they lead to."""
@@ -57,8 +53,7 @@ _RETURN = {1: 4.0, 4: 2.0, 8: 1.0}
 _LEAST_WINDOW = 1e-3
 """Seconds. A shorter window would end when it starts, because clocks with large values are not precise enough."""
 
-_LEAST = 1e-3
-"""Seconds. Below this delay, a step back towards a base of 0 ends at 0, which dividing would never reach."""
+_LEAST = 1e-3  # seconds; below this delay, a step back towards a base of 0 ends at 0, which dividing would never reach
 
 
 @attrs.frozen

@@ -38,8 +38,7 @@ WhyNext = Callable[[Any, float], "Reason | None"]
 """Returns why the next request with the scopes of an attempt waits, or without such a request any other; None: none.
 """
 
-PERIOD = 300.0
-"""Seconds that a condition must last before it causes a warning."""
+PERIOD = 300.0  # seconds that a condition must last before it causes a warning
 
 _NEAR_ZERO = 0.01
 _REACHED = 0.9

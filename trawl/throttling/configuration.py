@@ -41,8 +41,7 @@ JitterConfig = bool | float | tuple[float, float]
 JITTER_RANGE = "a number from 0 to 1, or a pair from -1 up in rising order"
 """The values that check_jitter allows, for the reference."""
 
-MAX_NUMBER = 1e300
-"""The maximum number that is accepted. Arithmetic overflows not far above it."""
+MAX_NUMBER = 1e300  # the maximum number that is accepted. Arithmetic overflows not far above it.
 
 _WORDS = {
     "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number", "object": "a mapping",

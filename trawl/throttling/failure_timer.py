@@ -30,14 +30,12 @@ __all__ = ["LONGEST_NAMED", "FailureTimer", "RecentOutcomes"]
 LONGEST_NAMED = 86_400.0
 """Seconds. If a longer wait is cut, it counts as this long, because daily quotas reset within a day."""
 
-_MAX_NAMED = 10
-"""Number of named times in a row that may pass without a good response and without counting."""
+_MAX_NAMED = 10  # number of named times in a row that may pass without a good response and without counting
 
 _SAME = 2.0
 """Seconds. Named times at most this far apart are the same, because countdowns are rounded and responses take time."""
 
-_LONGEST_WINDOW = 60.0
-"""Seconds. A limit that counts by windows may serve nothing for this long, without naming a time."""
+_LONGEST_WINDOW = 60.0  # seconds; a limit that counts by windows may serve nothing for this long, without naming a time
 
 _MAX_LEAD = 0.1
 """Part of the time. If the first refusal was a timeout, the last attempt is still not made long before the end."""

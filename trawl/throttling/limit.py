@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NUMBERED", "Bandwidth", "Concurrency", "Hold", "Limit", "NumberLimit", "Rate", "SlotRest", "Spacing"]
 
-PATIENCE = 30.0
-"""Seconds. A place is not reserved for a request that can't be sent within this time."""
+PATIENCE = 30.0  # seconds; a place is not reserved for a request that can't be sent within this time
 
 MAX_OFFSET = 2.0
 """Seconds. The largest offset from the grid of a shared rate, because a token is valid for a few seconds."""
@@ -163,18 +162,40 @@ class Concurrency(Limit):
         return self.limit - scope.traffic.in_flight - ahead <= 1 and until <= now + PATIENCE
 
 
-class Spacing(Limit):
-    """The time between two sends. A scope has up to two: the delay, and a floor, whose jitter only lengthens it."""
+class Interval(Limit):
+    """A time between two sends, multiplied by a random factor that is drawn for each send."""
 
-    __slots__ = ("jitter", "seconds", "step")
+    __slots__ = ("jitter", "seconds")
 
     leads: ClassVar[bool] = True
     counts_sends: ClassVar[bool] = True
 
+    def __init__(self, name: str, seconds: float, jitter: Jitter) -> None:
+        super().__init__(name)
+        self.seconds: float = seconds  # time, before jitter
+        self.jitter: Jitter = jitter  # the bounds of the random factor
+
+    def interval(self, traffic: Traffic) -> float:
+        """Return the drawn seconds from the latest send to the next one."""
+        low, high = self.jitter
+        return self.seconds if low == high == 1.0 else self.seconds * (low + (high - low) * traffic.drawn)
+
+    def delays(self, scope: Scope, now: float, until: float, amount: float, wanted: float, ahead: int) -> bool:
+        """Return True if the longest possible interval ends after ``until``."""
+        return until < now + self.seconds * self.jitter[1]
+
+    def is_idle(self, scope: Scope, now: float) -> bool:
+        """Return True if the longest possible interval has passed."""
+        return scope.traffic.last_sent + self.seconds * self.jitter[1] <= now
+
+
+class Spacing(Interval):
+    """The time between two sends. A scope has up to two: the delay, and a floor, whose jitter only lengthens it."""
+
+    __slots__ = ("step",)
+
     def __init__(self) -> None:
-        super().__init__("delay")
-        self.seconds: float = 0.0  # time, before jitter
-        self.jitter: Jitter = EXACT  # the bounds of the random factor
+        super().__init__("delay", 0.0, EXACT)
         self.step: float = 0.0  # seconds between two grid times for the sends of a rate; 0.0 while no grid applies
 
     def set(self, seconds: float, jitter: Jitter, *, is_slowed: bool = False) -> None:
@@ -184,11 +205,6 @@ class Spacing(Limit):
     def offset(self, traffic: Traffic) -> float:
         """Return the drawn seconds from the next grid time to its send: at most one step; 0.0 without a grid."""
         return 0.0
-
-    def interval(self, traffic: Traffic) -> float:
-        """Return the drawn seconds from the latest send to the next one."""
-        low, high = self.jitter
-        return self.seconds if low == high == 1.0 else self.seconds * (low + (high - low) * traffic.drawn)
 
     def next_at(self, traffic: Traffic) -> float:
         """Return the time of the next send, after all sends and preparations that may count as sends."""
@@ -236,14 +252,6 @@ class Spacing(Limit):
             step = self.seconds * self.jitter[0]
             until = min(until, max(traffic.last_sent + self.interval(traffic), now) + traffic.unsent * step)
         return Reason(scope.id, self.name, until, self.source)
-
-    def delays(self, scope: Scope, now: float, until: float, amount: float, wanted: float, ahead: int) -> bool:
-        """Return True if the longest possible interval ends after ``until``."""
-        return until < now + self.seconds * self.jitter[1]
-
-    def is_idle(self, scope: Scope, now: float) -> bool:
-        """Return True if the longest possible interval has passed."""
-        return scope.traffic.last_sent + self.seconds * self.jitter[1] <= now
 
 
 class Rate(Spacing):
@@ -328,33 +336,23 @@ class Rate(Spacing):
             self.behind = min(self.behind + now - sent_at, self.step)
 
 
-class SlotRest(Limit):
+class SlotRest(Interval):
     """The time between two sends of one slot."""
 
-    __slots__ = ("jitter", "places", "seconds")
-
-    leads: ClassVar[bool] = True
-    counts_sends: ClassVar[bool] = True
+    __slots__ = ("places",)
 
     def __init__(self, seconds: float, jitter: Jitter, places: Concurrency) -> None:
-        super().__init__("delay_per_slot")
-        self.seconds: float = seconds  # time, before jitter
-        self.jitter: Jitter = jitter  # the bounds of the random factor
-        self.places: Concurrency = places  # number of slots
-
-    def rest(self, traffic: Traffic) -> float:
-        """Return the drawn seconds that a slot rests."""
-        low, high = self.jitter
-        return self.seconds if low == high == 1.0 else self.seconds * (low + (high - low) * traffic.drawn)
+        super().__init__("delay_per_slot", seconds, jitter)
+        self.places: Concurrency = places  # its limit is the number of slots
 
     def rested_at(self, traffic: Traffic, ahead: int = 0) -> float:
         """Return when a slot will have rested, after ``ahead`` other requests; ``inf`` if all slots are busy."""
         if traffic.slots is not None:
-            return traffic.slots.ready_at(self.places.limit, self.rest(traffic), ahead)
+            return traffic.slots.ready_at(self.places.limit, self.interval(traffic), ahead)
         # A second slot may be opened, or the only one is busy, which the concurrency has checked.
         if self.places.limit - ahead > 1 or traffic.in_flight:
             return -inf
-        return traffic.last_sent + self.rest(traffic)
+        return traffic.last_sent + self.interval(traffic)
 
     def prepares_at(self, scope: Scope, now: float, amount: float) -> float:
         """Return when the request can be ready on time; ``inf`` if as many are ahead as are sent until then."""
@@ -376,16 +374,8 @@ class SlotRest(Limit):
         if not slot:
             return -inf
         if traffic.slots is None:
-            return traffic.last_sent + self.rest(traffic)
+            return traffic.last_sent + self.interval(traffic)
         return max(traffic.slots.rested_at(slot), traffic.slots.last_sent(slot) + self.seconds * self.jitter[0])
-
-    def delays(self, scope: Scope, now: float, until: float, amount: float, wanted: float, ahead: int) -> bool:
-        """Return True if the longest possible rest ends after ``until``."""
-        return until < now + self.seconds * self.jitter[1]
-
-    def is_idle(self, scope: Scope, now: float) -> bool:
-        """Return True if the longest possible rest has passed."""
-        return scope.traffic.last_sent + self.seconds * self.jitter[1] <= now
 
 
 class Hold(Limit):
@@ -520,5 +510,4 @@ class Bandwidth(NumberLimit):
         return self.paid_at <= now
 
 
-NUMBERED: tuple[type[NumberLimit], ...] = (Bandwidth,)
-"""The limits that need nothing but their number."""
+NUMBERED: tuple[type[NumberLimit], ...] = (Bandwidth,)  # the limits that need nothing but their number

@@ -165,16 +165,12 @@ class Slots:
         heapify(self._free)
 
 
-Jitter = tuple[float, float]
-"""The lowest and the highest factor that an interval may be multiplied by."""
-
-EXACT: Jitter = (1.0, 1.0)
-"""No jitter: every interval is exact."""
+Jitter = tuple[float, float]  # the lowest and the highest factor that an interval may be multiplied by
+EXACT: Jitter = (1.0, 1.0)  # no jitter: every interval is exact
 
 HALF = 0.5
 
-CONFIGURED = "configuration"
-"""The source of a limit unless a policy set it."""
+CONFIGURED = "configuration"  # the source of a limit unless a policy set it
 
 
 class LimitRow(NamedTuple):

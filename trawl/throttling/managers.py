@@ -59,8 +59,7 @@ __all__ = [
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
-OnFailure = Callable[[], None]
-"""Function to call at each failure."""
+OnFailure = Callable[[], None]  # function to call at each failure
 
 
 def ignore_failure() -> None:

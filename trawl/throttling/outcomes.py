@@ -79,8 +79,7 @@ __all__ = [
     "trigger",
 ]
 
-SEVERAL = "*"
-"""Used instead of the name of one refused request if there were several."""
+SEVERAL = "*"  # used instead of the name of one refused request if there were several
 
 TOO_MANY_REQUESTS = 429
 
@@ -305,8 +304,7 @@ class GivenUpScopes:
         return None
 
 
-_MAX_BODY = 16 * 1024
-"""Maximum bytes of a body that errors keep, because many hosts may be down at once."""
+_MAX_BODY = 16 * 1024  # maximum bytes of a body that errors keep, because many hosts may be down at once
 
 
 def _last(outcome: Outcome) -> tuple[Response | None, Exception | None]:
@@ -526,8 +524,7 @@ def _count_named(timer: FailureTimer, wanted: float, delay: float, now: float) -
         timer.asked(now, now + max(delay, min(wanted, LONGEST_NAMED)), held_until=now + delay)
 
 
-MAX_DOUBTS = 3
-"""Number of responses after which an announced limit that does not apply is no longer believed."""
+MAX_DOUBTS = 3  # number of responses after which an announced limit that does not apply is no longer believed
 
 
 def tell(scope: Scope, outcome: Outcome, now: float, utc: datetime, cap: float) -> bool:

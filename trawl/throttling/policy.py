@@ -72,8 +72,7 @@ class AutoThrottle:
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
-_NUMBERS = 5
-"""The first fields of EffectiveLimits: those that are not names and sources."""
+_NUMBERS = 5  # the first fields of EffectiveLimits: those that are not names and sources
 
 _MAX_STEPS = 1000
 """Maximum number of steps back taken at once after a pause. Further steps, if they are small, wait for new windows."""

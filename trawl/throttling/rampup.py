@@ -81,8 +81,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_SLOTS", "RampupPolicy", "RampupState", "rampup_of"]
 
-MAX_SLOTS = 1000.0
-"""The maximum concurrency of rampup if ``CONCURRENT_REQUESTS`` sets no cap."""
+MAX_SLOTS = 1000.0  # the maximum concurrency of rampup if `CONCURRENT_REQUESTS` sets no cap
 
 _FALLS = (0.95, 0.95, 0.9, 0.75, 0.5)  # factors of the rate, by the number of falls in this window
 _IS_LOWER = 3  # the next one or two falls come from a bucket that is still empty, not from a lower limit

@@ -216,8 +216,7 @@ _WORDS: Mapping[str, str] = {
     "line": "the line of a shared scope",
 }
 
-LIMIT_NAMES: tuple[str, ...] = tuple(_WORDS)
-"""Names of the limits that can delay a request."""
+LIMIT_NAMES: tuple[str, ...] = tuple(_WORDS)  # names of the limits that can delay a request
 
 
 def limit_words(limit: str) -> str:

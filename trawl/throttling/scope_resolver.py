@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SESSION", "AddressOf", "ScopeResolver"]
 
-SESSION = "session:"
-"""The prefix of the id of a session's scope; the session's name follows."""
+SESSION = "session:"  # the prefix of the id of a session's scope; the session's name follows
 
 AddressOf = Callable[[str], Awaitable[str | None]]
 """Function that returns the address of a host (as ``host`` or ``host:port``), or None if it has none."""

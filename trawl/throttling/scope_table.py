@@ -93,8 +93,7 @@ class ScopeTimers:
         self._bound = 2 * len(self._heap) + _ROOM_TO_GROW
 
 
-MAX_ORIGINS = 100
-"""Maximum number of origins per scope. Beyond it, only the longest delay is kept."""
+MAX_ORIGINS = 100  # maximum number of origins per scope. Beyond it, only the longest delay is kept.
 
 
 class CrawlDelays:
@@ -275,11 +274,8 @@ def _autothrottle(settings: ThrottlingSettings) -> AutoThrottle:
     )
 
 
-_LOOKS = 2
-"""Number of scopes that are checked for forgetting when a scope is made."""
-
-_LOOKS_AT_LIMIT = 32
-"""The same number while there are more scopes than the limit."""
+_LOOKS = 2  # number of scopes that are checked for forgetting when a scope is made
+_LOOKS_AT_LIMIT = 32  # the same number while there are more scopes than the limit
 
 
 class ScopeTable:

@@ -719,8 +719,7 @@ class Throttle:
         return reports_together([*reports_of(self.table, now), *self._handed_on])
 
 
-MOST_HANDED_ON = 1_000
-"""Maximum number of reports kept of scopes that other processes took over; the busiest are kept."""
+MOST_HANDED_ON = 1_000  # maximum number of reports kept of scopes that other processes took over; the busiest are kept
 
 
 def _no_part(id: str) -> int | None:

@@ -11,8 +11,7 @@ __all__ = ["MAX_AHEAD", "MAX_LEAD", "MIN_LEAD", "Traffic"]
 MAX_LEAD = 5.0
 """Seconds. Maximum time that a request is granted before it may be sent, and that it waits just before its send."""
 
-MAX_PREPARATION = 30.0
-"""Seconds. Maximum time that a page is prepared before it may be granted."""
+MAX_PREPARATION = 30.0  # seconds; maximum time that a page is prepared before it may be granted
 
 MIN_LEAD = 0.0001
 """Seconds. A shorter way to the send is not worth an earlier grant, because it is a thousandth of a delay of 0.1 s."""
@@ -20,8 +19,7 @@ MIN_LEAD = 0.0001
 QUICK, PATIENT = 32.0, 512.0
 """Divisors for the decrease of a lead and of a preparation. A page prepared too early holds nothing."""
 
-MAX_AHEAD = 64
-"""Maximum number of requests of a scope with a delay that are between grant and send."""
+MAX_AHEAD = 64  # maximum number of requests of a scope with a delay that are between grant and send
 
 
 class Traffic:
