@@ -273,7 +273,9 @@ def test_a_page_of_the_scopes_is_sorted_once_a_round_and_computed_anew_once_a_ti
     keeper: Any = StatusKeeper.__new__(StatusKeeper)
     keeper.scopes = {f"h{number}": ScopeStatus(scope=f"h{number}", sends=number) for number in range(100)}
     keeper._orders, keeper._fresh = {}, {}
-    keeper._throttle = SimpleNamespace(scope_of=lambda id: None if id == "h81" else SimpleNamespace(id=id))
+    keeper._throttle = SimpleNamespace(
+        table=SimpleNamespace(get=lambda id: None if id == "h81" else SimpleNamespace(id=id))
+    )
 
     async def look() -> None:
         assert ids(0) == ["h91", "h71"]  # h81 is gone

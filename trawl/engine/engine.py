@@ -301,4 +301,4 @@ class Engine:
         """Stop sharing scopes, because the crawl has ended and has no request in flight."""
         if self.context.common is not None:
             self.scheduler.leave(trio.current_time())
-            self.throttle.leave()
+            self.throttle.table.leave()

@@ -129,7 +129,7 @@ class JobState(NoJobState):
         if self._deaths.counted:
             self._stats.inc("process_death_count", self._deaths.counted)
         self.host_state.restore(now, asks_given_up=is_new and self._keeps_given_up)
-        self._throttle.spend_by(self._allowances)
+        self._throttle.table.spend_by(self._allowances)
         # This comes last, because an earlier transaction would store the throttle's state before it is restored.
         job.before_commit(self.save)
 

@@ -25,7 +25,7 @@ from trawl.errors import SoftBlocked
 from trawl.http import host_scope
 from trawl.throttling.configuration import load_object
 from trawl.throttling.hints import Hint, hint_of, spent_hint_of
-from trawl.throttling.scopes import ScopeBackoff, iter_scopes, normal_id
+from trawl.throttling.scopes import ScopeBackoff, checked_figures, checked_id, iter_scopes, normal_id
 from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
@@ -138,20 +138,10 @@ def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, BackoffSign
 
 
 def _signal(id: str, figures: Any, header: str) -> BackoffSignal:
-    if not isinstance(id, str):
-        raise TypeError(f"the id of a scope must be a string, not {id!r}")
-    if figures is None:
-        return BackoffSignal()
-    if not isinstance(figures, Mapping):
-        raise TypeError(f"the backoff of scope {id!r} must be a mapping of {', '.join(_KEYS)}, not {figures!r}")
-    for name, number in figures.items():
+    for name, number in (figures := checked_figures(checked_id(id), figures)).items():
         if name not in _KEYS:
             raise ValueError(f"the backoff of scope {id!r} has an unknown key {name!r}; known are {', '.join(_KEYS)}")
-        if number is None:
-            continue
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            raise TypeError(f"{name!r} of scope {id!r} must be a number, not {number!r}")
-        if not 0 <= number < math.inf:
+        if not 0 <= (number or 0.0) < math.inf:
             raise ValueError(f"{name!r} of scope {id!r} must be a number from 0 up, not {number!r}")
     delay = figures.get("delay")
     consumed = figures.get("consumed", figures.get("consumed_quota"))

@@ -73,7 +73,6 @@ __all__ = [
     "good",
     "judge",
     "passed_by",
-    "refused_through_proxy",
     "step_at_start",
     "tell",
     "trigger",
@@ -353,14 +352,19 @@ def trigger(
     now: float,
     *,
     step: int | None,
+    is_of_proxy: bool,
     seed: int | str,
     advice: Callable[[Outcome], str],
 ) -> None:
     """Apply a trigger to a scope.
 
-    ``step`` is the scope's step when the request was granted; None if the request did not take the scope. ``advice``
+    ``step`` is the scope's step when the request was granted; None if the request did not take the scope. If the scope
+    ``is_of_proxy``, the site refused the request through one proxy of a list, whose own scope backs off. ``advice``
     returns the end of the first log line on backing off.
     """
+    if is_of_proxy:
+        _refused_through_proxy(scope, signal, outcome, now)
+        return
     state: ScopeState = scope.state
     granted_at, recent = attempt.times.granted_at, state.recent
     # The request was granted under the current step, so this step was not enough.
@@ -411,8 +415,7 @@ def _hold(scope: Scope, until: float, limit: str, source: str) -> None:
     scope.hold(until, Reason(scope.id, limit, until, source))
 
 
-def refused_through_proxy(scope: Scope, signal: BackoffSignal, outcome: Outcome, now: float) -> None:
-    """Record on a site's scope that it refused a request through one proxy of a list, whose own scope backs off."""
+def _refused_through_proxy(scope: Scope, signal: BackoffSignal, outcome: Outcome, now: float) -> None:
     state: ScopeState = scope.state
     state.totals.triggers += 1
     state.recent.triggered_at, state.recent.trigger_source = now, describe(outcome)

@@ -23,6 +23,8 @@ __all__ = [
     "ScopeBackoff",
     "Scopes",
     "add_scope",
+    "checked_figures",
+    "checked_id",
     "host_part",
     "is_address",
     "is_host_like",
@@ -161,7 +163,7 @@ def iter_scopes(scopes: Scopes) -> Iterator[str]:
     if not isinstance(scopes, Iterable):
         raise TypeError(f"scopes must be a string, an iterable of strings, a mapping or None, not {scopes!r}")
     for id in scopes:
-        yield _checked_id(id)
+        yield checked_id(id)
 
 
 def add_scope(scopes: Scopes, id: str, amount: float | None = None) -> Scopes:
@@ -170,10 +172,10 @@ def add_scope(scopes: Scopes, id: str, amount: float | None = None) -> Scopes:
     Raises:
         TypeError: If ``scopes`` is not a set of scopes, ``id`` is not a string, or ``amount`` is not a number.
     """
-    _checked_id(id)
+    checked_id(id)
     _check_amount(amount, "an amount")
     if isinstance(scopes, Mapping):
-        amounts = {_checked_id(key): value for key, value in scopes.items()}
+        amounts = {checked_id(key): value for key, value in scopes.items()}
         for key, value in amounts.items():
             _check_amount(value, f"the amount of scope {key!r}")
         return {**amounts, id: amounts.get(id) if amount is None else amount}
@@ -207,7 +209,7 @@ def update_scope_backoff(
     Raises:
         TypeError: If ``backoff`` has none of the forms, ``id`` is not a string, or an amount is not a number.
     """
-    _checked_id(id)
+    checked_id(id)
     if consumed is None:
         consumed = consumed_quota
     figures = {"delay": delay, "consumed": consumed, "remaining": remaining}
@@ -215,7 +217,7 @@ def update_scope_backoff(
         _check_amount(number, name)
     known = {name: float(number) for name, number in figures.items() if number is not None}
     if isinstance(backoff, Mapping):
-        kept = {_checked_id(key): _checked_figures(key, value) for key, value in backoff.items()}
+        kept = {checked_id(key): checked_figures(key, value) for key, value in backoff.items()}
         return {**kept, id: {**kept.get(id, {}), **known}}
     ids = list(iter_scopes(backoff))
     if known:
@@ -320,7 +322,7 @@ def scope_amounts_of(scopes: Scopes) -> ScopeAmounts:
             _check_amount(amount, f"the amount of scope {id!r}")
             if amount is not None and not 0 <= amount < float("inf"):
                 raise ValueError(f"the amount of scope {id!r} must be a number from 0 up, not {amount!r}")
-            amounts[_normal(_checked_id(id))] = None if amount is None else float(amount)
+            amounts[_normal(checked_id(id))] = None if amount is None else float(amount)
     else:
         amounts = {_normal(id): None for id in iter_scopes(scopes)}
     return tuple(sorted(amounts.items(), key=lambda charge: charge[0]))
@@ -332,14 +334,15 @@ def _normal(id: str) -> str:
     return normal_id(id)
 
 
-def _checked_id(id: object) -> str:
+def checked_id(id: object) -> str:
+    """Return an id if it is a string; otherwise raise TypeError."""
     if not isinstance(id, str):
         raise TypeError(f"the id of a scope must be a string, not {id!r}")
     return id
 
 
-def _checked_figures(id: str, figures: object) -> dict[str, float]:
-    """Return a copy of a backoff's values for one scope."""
+def checked_figures(id: str, figures: object) -> dict[str, float]:
+    """Return a copy of a backoff's values for one scope, or raise TypeError if they have another type."""
     if figures is None:
         return {}
     if not isinstance(figures, Mapping):

@@ -43,7 +43,6 @@ from trawl.throttling.outcomes import (
     good,
     judge,
     passed_by,
-    refused_through_proxy,
     step_at_start,
     tell,
     trigger,
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.http import Outcome, Request, Response
     from trawl.observe import SendLimit
-    from trawl.throttling.allowance import Allowances
     from trawl.throttling.job_scopes import JobScopes
 
 __all__ = ["Throttle"]
@@ -201,10 +199,6 @@ class Throttle:
             self.table.apply_limits(scope, limits, now)
             state.apply(scope)
             self._moved(scope, now)
-
-    def leave(self) -> None:
-        """Leave all scopes that are shared with other crawls, because the crawl has ended."""
-        self.table.leave()
 
     def arm(self, scope: Scope) -> None:
         """Update the time at which a scope is due; for the crawls that share it."""
@@ -381,7 +375,11 @@ class Throttle:
         if is_own and state.rampup is not None and (times.sent_at is not None or is_trigger):
             state.rampup.answered(now, busy=now - times.granted_at, is_trigger=is_trigger or outcome.response is None)
         if signal is not None and is_trigger:
-            self._trigger(scope, signal, attempt, outcome, now, step=step, is_of_proxy=is_of_proxy)
+            trigger(
+                scope, signal, attempt, outcome, now,
+                step=step, is_of_proxy=is_of_proxy, seed=self.table.seed, advice=self.warnings.backoff_advice,
+            )  # fmt: skip
+            self._give_up(scope, now)  # if the last attempt failed
             has_moved = True
         elif is_own and outcome.response is not None:
             was_refused = notes_of(attempt.request).refused_at is not None
@@ -402,25 +400,6 @@ class Throttle:
         elif state.backoff is not None or state.rampup is not None:
             self._timers.arm(scope)
 
-    def _trigger(
-        self,
-        scope: Scope,
-        signal: BackoffSignal,
-        attempt: Granted,
-        outcome: Outcome,
-        now: float,
-        *,
-        step: int | None,
-        is_of_proxy: bool,
-    ) -> None:
-        if is_of_proxy:
-            refused_through_proxy(scope, signal, outcome, now)
-        else:
-            seed, advice = self.table.seed, self.warnings.backoff_advice
-            trigger(scope, signal, attempt, outcome, now, step=step, seed=seed, advice=advice)
-        if scope.state.should_give_up(scope, now):  # the last attempt failed
-            self._give_up(scope, now)
-
     # -- time
 
     def next_change(self, now: float) -> float:
@@ -438,8 +417,7 @@ class Throttle:
         has_moved = False
         self._now = max(self._now, now)
         for scope in self._timers.passed(now):
-            if scope.state.should_give_up(scope, now):
-                self._give_up(scope, now)
+            if self._give_up(scope, now):
                 has_moved = True
             elif scope.state.settle(scope, now):
                 self._moved(scope, now)
@@ -469,10 +447,12 @@ class Throttle:
             return "refused"
         return None
 
-    def _give_up(self, scope: Scope, now: float) -> None:
+    def _give_up(self, scope: Scope, now: float) -> bool:
+        """Give a scope up if it gave no good response for too long. Returns True if so."""
         state: ScopeState = scope.state
         timer = state.recent.failure_timer
-        assert timer is not None
+        if timer is None or not state.should_give_up(scope, now):
+            return False
         seconds = max(0.0, now - timer.began_at)
         logger.warning(
             "%s: no good response for %g s since its first refusal (last: %s); its pending requests are refused",
@@ -486,6 +466,7 @@ class Throttle:
         scope.lift(but_hints=True)
         state.apply(scope)
         self._moved(scope, now)
+        return True
 
     # -- robots.txt
 
@@ -620,10 +601,6 @@ class Throttle:
             self._line.publish(id, shared_limits(scope, now))
         self._timers.arm(scope)
         self._changed(scope, now)
-
-    def spend_by(self, allowances: Allowances) -> None:
-        """Limit the spending of quotas to ``allowances``, which are stored in advance for a job."""
-        self.table.spend_by(allowances)
 
     def allowed(self, scope_ids: Iterable[str], now: float) -> None:
         """Report that more of the quotas of these scopes may be spent, so that waiting lanes are checked."""
