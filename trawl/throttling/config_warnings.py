@@ -49,53 +49,38 @@ _ENOUGH = 20  # minimum responses in a period for a conclusion
 _HOSTS = 10_000  # maximum number of remembered warnings
 
 
+@attrs.define(eq=False, weakref_slot=False)
 class ScopeStats:
     """The statistics of one scope in the current period. Hot, so mutable and slotted."""
 
-    __slots__ = (
-        "auto_max",
-        "auto_min",
-        "began_at",
-        "busy",
-        "crowded",
-        "crowded_by",
-        "elsewhere",
-        "first_items",
-        "first_latency",
-        "given",
-        "held_by",
-        "items",
-        "latency",
-        "limited",
-        "looks",
-        "peak",
-        "sends",
-        "waited_elsewhere",
-    )
+    began_at: float
+    sends: int
+    limited: dict[str, float]
+    waited_elsewhere: float
+    looks: int = 0
+    crowded: int = 0
+    crowded_by: Reason | None = None
+    peak: int = 0
+    busy: float = 0.0
+    latency: float = 0.0
+    items: int = 0
+    auto_min: float = math.inf
+    auto_max: float = 0.0
+    elsewhere: dict[str, float] = attrs.field(factory=dict)
+    # From here on, the values continue in the next period.
+    given: set[str] = attrs.field(factory=set)
+    first_items: float | None = None
+    first_latency: float = 0.0
+    held_by: Reason | None = None
 
-    def __init__(self) -> None:
-        self.given: set[str] = set()
-        self.first_items: float | None = None
-        self.first_latency: float = 0.0
-        self.items: int = 0
-        self.held_by: Reason | None = None
-
-    def begin(self, scope: Scope, now: float) -> None:
-        """Start a period."""
-        self.began_at: float = now
-        self.looks: int = 0
-        self.crowded: int = 0
-        self.crowded_by: Reason | None = None
-        self.peak: int = 0
-        self.busy: float = 0.0
-        self.latency: float = 0.0
-        self.items = 0
-        self.sends: int = scope.state.totals.sends
-        self.auto_min: float = math.inf
-        self.auto_max: float = 0.0
-        self.limited: dict[str, float] = dict(scope.waits.limited)
-        self.elsewhere: dict[str, float] = {}
-        self.waited_elsewhere: float = scope.waits.elsewhere
+    @classmethod
+    def started(cls, scope: Scope, now: float, before: ScopeStats | None = None) -> ScopeStats:
+        """Return the statistics of a period that starts, after the one ``before``."""
+        started = cls(now, scope.state.totals.sends, dict(scope.waits.limited), scope.waits.elsewhere)
+        if before is not None:
+            for name in ("given", "first_items", "first_latency", "held_by"):
+                setattr(started, name, getattr(before, name))
+        return started
 
     def waited(self, scope: Scope, attempt: Granted, next_by: Reason | None) -> None:
         """Record the cause for which the last request waited, if it was not the scope, and that of the next one."""
@@ -224,9 +209,8 @@ class ConfigWarnings:
         state: ScopeState = scope.state
         period: ScopeStats | None = state.period
         if period is None:
-            period = state.period = ScopeStats()
+            period = state.period = ScopeStats.started(scope, now)
             self.has_watches = True
-            period.begin(scope, now)
         period.waited(scope, attempt, why_next(attempt, now))
         period.looks += 1
         period.peak = max(period.peak, scope.traffic.in_flight)
@@ -237,7 +221,7 @@ class ConfigWarnings:
             period.auto_min, period.auto_max = min(period.auto_min, state.auto), max(period.auto_max, state.auto)
         if now - period.began_at >= PERIOD:
             self._judge(scope, period, now - period.began_at)
-            period.begin(scope, now)
+            state.period = ScopeStats.started(scope, now, period)
 
     def _judge(self, scope: Scope, period: ScopeStats, seconds: float) -> None:
         state: ScopeState = scope.state

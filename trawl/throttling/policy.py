@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -78,6 +78,10 @@ _MAX_STEPS = 1000
 """Maximum number of steps back taken at once after a pause. Further steps, if they are small, wait for new windows."""
 
 
+def _computed(rule: Callable[[ScopePolicy], bool]) -> Any:
+    return attrs.field(init=False, default=attrs.Factory(rule, takes_self=True))
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class ScopePolicy:
     """The configuration that scopes configured alike share."""
@@ -92,74 +96,47 @@ class ScopePolicy:
     manager: Any = None  # the class of their scope managers; None for the default, which has no state
     failed: OnFailure = ignore_failure  # called when a scope manager fails
     # True if the user set this scope's own delay, which takes precedence over robots.txt.
-    keeps_delay: bool = attrs.field(init=False)
+    keeps_delay: bool = _computed(lambda policy: "delay" in policy.config or "rate" in policy.config)
     # True if the user set this scope's own concurrency, which takes precedence over robots.txt.
-    keeps_concurrency: bool = attrs.field(init=False)
-    is_watched: bool = attrs.field(init=False)  # True if the user set a concurrency or rate that should be reached
+    keeps_concurrency: bool = _computed(lambda policy: "concurrency" in policy.config)
+    # True if the user set a concurrency or rate that should be reached.
+    is_watched: bool = _computed(lambda policy: "concurrency" in policy.config or "rate" in policy.config)
     # True if the user configured this scope's own `http_codes`, or a strategy with its own `is_trigger`. Then no other
     # response is a trigger.
-    decides_triggers: bool = attrs.field(init=False)
-
-    @keeps_delay.default
-    def _keeps_delay(self) -> bool:
-        return "delay" in self.config or "rate" in self.config
-
-    @keeps_concurrency.default
-    def _keeps_concurrency(self) -> bool:
-        return "concurrency" in self.config
-
-    @is_watched.default
-    def _is_watched(self) -> bool:
-        return "concurrency" in self.config or "rate" in self.config
-
-    @decides_triggers.default
-    def _decides_triggers(self) -> bool:
-        return "http_codes" in self.config.get("backoff", ()) or self.backoff.decides_triggers
+    decides_triggers: bool = _computed(
+        lambda policy: "http_codes" in policy.config.get("backoff", ()) or policy.backoff.decides_triggers
+    )
 
 
+@attrs.define(eq=False, weakref_slot=False)
 class ScopeState:
     """The policies' state of one scope. Hot, so mutable and slotted."""
 
-    __slots__ = (
-        "armed",
-        "auto",
-        "backoff",
-        "has_answered",
-        "last_latency",
-        "made_at",
-        "manager",
-        "period",
-        "policy",
-        "rampup",
-        "recent",
-        "robots",
-        "robots_asked",
-        "told",
-        "totals",
-    )
+    policy: ScopePolicy  # the configuration that it shares with other scopes
+    made_at: float = 0.0  # event loop time at which the scope was created
+    last_latency: float = 0.0  # the previous latency, in seconds, for the log
+    robots: float = 0.0  # the Crawl-delay obeyed, in seconds; 0.0 for none
+    robots_asked: float = 0.0  # the Crawl-delay in robots.txt, in seconds, which may be longer
+    told: ServerLimit | None = None  # the limit that its server announced; None if there is none, or if it has ended
+    manager: Any = None  # the user's scope manager; None for the default
+    totals: ScopeTotals = attrs.field(factory=ScopeTotals)  # for reports. No decision follows from them.
+    period: Any = None  # the statistics for warnings; None before the first period
+    armed: float = math.inf  # event loop time at which it is due, as stored by `ScopeTimers`; `inf` if it is not armed
+    has_answered: bool = False  # True if there was ever a response, good or bad
+    auto: float | None = None  # AutoThrottle's delay, in seconds; None if AutoThrottle does not apply to the scope
+    rampup: RampupState | None = None  # None if it is off
+    backoff: BackoffState | None = None  # None if it is not backing off
+    # The latest triggers and good responses, which decide about backoff, retries and giving up.
+    recent: RecentOutcomes = attrs.field(factory=RecentOutcomes)
 
-    def __init__(self, policy: ScopePolicy, now: float = 0.0) -> None:
-        self.made_at: float = now  # event loop time at which the scope was created
-        self.last_latency: float = 0.0  # the previous latency, in seconds, for the log
-        self.robots: float = 0.0  # the Crawl-delay obeyed, in seconds; 0.0 for none
-        self.robots_asked: float = 0.0  # the Crawl-delay in robots.txt, in seconds, which may be longer
-        # The limit that its server announced; None if there is none, or if it has ended.
-        self.told: ServerLimit | None = None
-        self.manager: Any = None  # the user's scope manager; None for the default
-        self.totals: ScopeTotals = ScopeTotals()  # the counts and sums for reports. No decision follows from them.
-        self.period: Any = None  # the statistics for warnings; None before the first period
-        # Event loop time at which it is due, as stored by `ScopeTimers`; `inf` if it is not armed.
-        self.armed: float = math.inf
-        self.has_answered: bool = False  # True if there was ever a response, good or bad
-        self.set_policy(policy)
-        self.start_afresh()
+    def __attrs_post_init__(self) -> None:
+        self.set_policy(self.policy)
 
     def set_policy(self, policy: ScopePolicy) -> None:
         """Start with the values of ``policy``."""
-        self.policy: ScopePolicy = policy  # the configuration that it shares with other scopes
-        # AutoThrottle's delay, in seconds; None if AutoThrottle does not apply to the scope.
-        self.auto: float | None = policy.autothrottle.first_delay if policy.autothrottle is not None else None
-        self.rampup: RampupState | None = None  # None if it is off
+        self.policy = policy
+        self.auto = policy.autothrottle.first_delay if policy.autothrottle is not None else None
+        self.rampup = None
         if policy.rampup is not None:
             limits = policy.limits
             slots = min(limits.concurrency, policy.rampup.max_concurrency)
@@ -170,9 +147,7 @@ class ScopeState:
 
     def start_afresh(self) -> None:
         """Forget triggers and backoff."""
-        self.backoff: BackoffState | None = None  # None if it is not backing off
-        # The latest triggers and good responses, which decide about backoff, retries and giving up.
-        self.recent: RecentOutcomes = RecentOutcomes()
+        self.backoff, self.recent = None, RecentOutcomes()
 
     # -- effective limits
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import heappop, heappush
 from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LIMIT_NAMES",
-    "MinCounter",
     "Reason",
     "ResponseCounts",
     "ScopeReport",
@@ -45,9 +43,7 @@ __all__ = [
 ]
 
 
-_ROOM_TO_GROW = 64
-
-
+@attrs.define(eq=False, weakref_slot=False)
 class Waits:
     """The time that the requests of a scope waited, by limit. Hot, so mutable and slotted.
 
@@ -59,38 +55,21 @@ class Waits:
     never more than the time between the sends, so a rate computed from it is never below the rate that was reached.
     """
 
-    __slots__ = (
-        "_amounts",
-        "_gated_at",
-        "_gated_for",
-        "due_at",
-        "elsewhere",
-        "gaps",
-        "gated",
-        "lanes",
-        "limited",
-        "needed_at",
-        "opened_at",
-        "opened_by",
-        "owed",
-        "taken_at",
-    )
-
-    def __init__(self) -> None:
-        self.limited: dict[str, float] = {}  # seconds waited for each limit
-        self.elsewhere: float = 0.0  # seconds waited for anything other than the scope
-        self.gaps: int = -1  # number of sends after the first; -1 without one
-        self.owed: float = 0.0  # seconds for which the limits kept these sends apart
-        self.needed_at: float = -inf  # event loop time since which requests were always pending
-        self.taken_at: float = -inf  # event loop time at which a request last took the scope
-        self.due_at: float = -inf  # earliest event loop time for the send of that request, without slots
-        self.opened_at: float = -inf  # event loop time at which the scope let that request through
-        self.opened_by: Limit | None = None  # the limit that opened last for it; None for none
-        self.lanes: int = 0  # number of lanes with pending requests that need the scope
-        self.gated: int = 0  # number of these lanes that wait for a robots.txt
-        self._gated_at = inf
-        self._gated_for = 0.0
-        self._amounts: MinCounter | None = None  # made when an amount is named, because few scopes have a quota
+    limited: dict[str, float] = attrs.field(factory=dict)  # seconds waited for each limit
+    elsewhere: float = 0.0  # seconds waited for anything other than the scope
+    gaps: int = -1  # number of sends after the first; -1 without one
+    owed: float = 0.0  # seconds for which the limits kept these sends apart
+    needed_at: float = -inf  # event loop time since which requests were always pending
+    taken_at: float = -inf  # event loop time at which a request last took the scope
+    due_at: float = -inf  # earliest event loop time for the send of that request, without slots
+    opened_at: float = -inf  # event loop time at which the scope let that request through
+    opened_by: Limit | None = None  # the limit that opened last for it; None for none
+    lanes: int = 0  # number of lanes with pending requests that need the scope
+    gated: int = 0  # number of these lanes that wait for a robots.txt
+    _gated_at: float = inf
+    _gated_for: float = 0.0
+    # Number of these lanes by the amount that they name; None until one is named, because few scopes have a quota.
+    _amounts: dict[float, int] | None = None
 
     @property
     def since(self) -> float:
@@ -126,8 +105,8 @@ class Waits:
         self.lanes += 1
         if amount is not None:
             if self._amounts is None:
-                self._amounts = MinCounter()
-            self._amounts.add(amount)
+                self._amounts = {}
+            self._amounts[amount] = self._amounts.get(amount, 0) + 1
         if self.gated or self._gated_at < inf:
             self._count_gated(now)
 
@@ -135,17 +114,19 @@ class Waits:
         """Stop counting such a lane."""
         self.lanes -= 1
         if amount is not None and self._amounts is not None:
-            self._amounts.remove(amount)
+            self._amounts[amount] -= 1
+            if not self._amounts[amount]:
+                del self._amounts[amount]
         if self.gated or self._gated_at < inf:
             self._count_gated(now)
 
     @property
     def min_amount(self) -> float:
         """The smallest amount of a pending request; 1.0 if a request names none."""
-        if self._amounts is None or not self._amounts.count:
+        if not self._amounts:
             return 1.0
-        least = self._amounts.least
-        return least if self._amounts.count == self.lanes else min(least, 1.0)
+        least = min(self._amounts)
+        return least if sum(self._amounts.values()) == self.lanes else min(least, 1.0)
 
     def wait_at_gate(self, now: float, number: int = 1) -> None:
         """Count one of its lanes that waits for a robots.txt from ``now`` on, or stop counting one (-1)."""
@@ -163,40 +144,6 @@ class Waits:
             self._gated_for = self.gated_for(now)
             self._gated_at = inf
             self.needed_at = now
-
-
-class MinCounter:
-    """A counter of the amounts that pending requests name, which knows the smallest amount."""
-
-    __slots__ = ("_amounts", "_heap", "count")
-
-    def __init__(self) -> None:
-        self.count: int = 0  # number of requests
-        self._amounts: dict[float, int] = {}
-        self._heap: list[float] = []
-
-    def add(self, amount: float) -> None:
-        """Count one more request."""
-        self.count += 1
-        if amount not in self._amounts:
-            heappush(self._heap, amount)
-        self._amounts[amount] = self._amounts.get(amount, 0) + 1
-        if len(self._heap) > 2 * len(self._amounts) + _ROOM_TO_GROW:  # most entries are for amounts without requests
-            self._heap = sorted(self._amounts)
-
-    def remove(self, amount: float) -> None:
-        """Count one request less."""
-        self.count -= 1
-        self._amounts[amount] -= 1
-        if not self._amounts[amount]:
-            del self._amounts[amount]
-
-    @property
-    def least(self) -> float:
-        """The smallest counted amount. Needs at least one request."""
-        while self._heap[0] not in self._amounts:
-            heappop(self._heap)
-        return self._heap[0]
 
 
 _NAMES: Mapping[str, str] = {"robots": "Crawl-delay", "gate": "robots.txt"}
@@ -298,33 +245,20 @@ class ScopeReport:
     last_hint: str = ""
 
 
+@attrs.define(eq=False, weakref_slot=False)
 class ScopeTotals:
     """The counts and sums of one scope, for reports. Hot, so mutable and slotted."""
 
-    __slots__ = (
-        "first_sent",
-        "hints",
-        "last_hint",
-        "requests",
-        "responses",
-        "sends",
-        "steps",
-        "times",
-        "triggers",
-        "used",
-    )
-
-    def __init__(self) -> None:
-        self.requests: int = 0  # number of finished requests
-        self.sends: int = 0  # number of their sends
-        self.used: float = 0.0  # the total amount of the quota that they used
-        self.first_sent: float = math.inf  # event loop time of the first send
-        self.triggers: int = 0  # number of triggers
-        self.steps: int = 0  # number of incidents
-        self.hints: int = 0  # number of headers obeyed
-        self.last_hint: str = ""  # the last header obeyed, and its response
-        self.times: TimesTotal | None = None  # the total times of its requests, by stage; None before the first
-        self.responses: ResponseCounts | None = None  # its responses by status and latency; None before the first
+    requests: int = 0  # number of finished requests
+    sends: int = 0  # number of their sends
+    used: float = 0.0  # the total amount of the quota that they used
+    first_sent: float = math.inf  # event loop time of the first send
+    triggers: int = 0  # number of triggers
+    steps: int = 0  # number of incidents
+    hints: int = 0  # number of headers obeyed
+    last_hint: str = ""  # the last header obeyed, and its response
+    times: TimesTotal | None = None  # the total times of its requests, by stage; None before the first
+    responses: ResponseCounts | None = None  # its responses by status and latency; None before the first
 
     def finished(self, attempt: Granted, charged: float | None) -> None:
         """Count a finished request, for which ``charged`` was charged to the quota in advance; None for nothing."""
@@ -359,17 +293,15 @@ def add_wasted_send(scopes: Iterable[Scope], sent_at: float) -> None:
             state.rampup.window.sends += 1  # sent under the current delay
 
 
+@attrs.define(eq=False, weakref_slot=False)
 class ResponseCounts:
     """The responses of one scope. Hot, so mutable and slotted."""
 
-    __slots__ = ("latency", "size", "statuses")
-
-    def __init__(self) -> None:
-        # Number of responses with status 1xx, 2xx, 3xx, 4xx and 5xx, and number of requests without a response.
-        self.statuses: list[int] = [0] * 6
-        self.size: int = 0  # bytes of all bodies
-        # Number of responses by latency, with the bounds of `trawl.observe.LATENCY_BOUNDS`.
-        self.latency: list[int] = [0] * (len(LATENCY_BOUNDS) + 1)
+    # Number of responses with status 1xx, 2xx, 3xx, 4xx and 5xx, and number of requests without a response.
+    statuses: list[int] = attrs.field(factory=lambda: [0] * 6)
+    size: int = 0  # bytes of all bodies
+    # Number of responses by latency, with the bounds of `trawl.observe.LATENCY_BOUNDS`.
+    latency: list[int] = attrs.field(factory=lambda: [0] * (len(LATENCY_BOUNDS) + 1))
 
 
 def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:

@@ -13,9 +13,10 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import msgspec
 
-from trawl.throttling.backoff import backoff_of
+from trawl.throttling.backoff import Backoff, backoff_of
 from trawl.throttling.common import CommonScopes, ScopeHolder, may_be_common
 from trawl.throttling.configuration import check_scope, load_object
 from trawl.throttling.limits import TABLE, Limits, limits_of
@@ -431,14 +432,6 @@ def _merged(id: str, policy: ScopePolicy) -> Mapping[str, Any]:
         "rampup": False,
         "ignore_robots_txt": False,
         **policy.config,
-        "backoff": {
-            "http_codes": sorted(backoff.http_codes),
-            "exceptions": list(backoff.exceptions),
-            "delay_factor": backoff.delay_factor,
-            "max_delay": backoff.max_delay,
-            "min_delay": backoff.min_delay,
-            "jitter": backoff.jitter,
-            "window": backoff.window,
-            "concurrency_factor": backoff.concurrency_factor,
-        },
+        "backoff": {field.name: getattr(backoff, field.name) for field in attrs.fields(Backoff)}
+        | {"http_codes": sorted(backoff.http_codes), "exceptions": list(backoff.exceptions)},
     }
