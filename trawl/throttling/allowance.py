@@ -33,10 +33,7 @@ _PART = 0.01
 
 
 def block(quota: float, window: float) -> float:
-    """Return the size of an allowance: a hundredth of a quota, or its amount per second if that is more.
-
-    A request that costs more gets an allowance of its cost.
-    """
+    """Return the size of an allowance: a hundredth of a quota, or its amount per second if that is more."""
     return quota * max(_PART, min(1.0, 1.0 / window)) if window > 0.0 else quota
 
 

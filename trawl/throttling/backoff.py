@@ -199,11 +199,7 @@ def backoff_of(
     *,
     failed: OnFailure = ignore_failure,
 ) -> Backoff:
-    """Create the strategy from a scope's checked ``backoff`` mapping, and from the settings for what it omits.
-
-    Raises:
-        SettingsError: If a custom class can't be made with these arguments, or its object has a number out of range.
-    """
+    """Create the strategy of a checked ``backoff`` mapping. Raises SettingsError if a user's can't be made."""
     if "cls" not in config:
         return Backoff(**_arguments(config, settings, path))
     cls = load_object(config["cls"], f"{path}['cls']")

@@ -55,10 +55,7 @@ def may_be_common(policy: ScopePolicy, *, has_job: bool) -> bool:
 
 
 def stricter(ours: Limits, theirs: Limits) -> Limits:
-    """Return limits that satisfy both: the stricter number of each, and the quota with the lower rate.
-
-    The jitter comes from the longer delay.
-    """
+    """Return limits that satisfy both: the stricter numbers, the slower quota, and the jitter of the longer delay."""
     slower = ours if ours.delay >= theirs.delay else theirs
     tighter = ours if _quota_rate(ours) <= _quota_rate(theirs) else theirs
     numbers: dict[str, Any] = {row.key: row.stricter(getattr(ours, row.key), getattr(theirs, row.key)) for row in TABLE}

@@ -241,11 +241,7 @@ def load_object(value: object, path: str) -> Any:
 
 
 def load_class(value: object, path: str) -> type:
-    """Return the class that a setting names.
-
-    Raises:
-        SettingsError: If the value is neither a class nor the import path of one.
-    """
+    """Return the class that a setting names. Raises SettingsError if its value names none."""
     loaded = load_object(value, path)
     if not isinstance(loaded, type):
         raise SettingsError(f"{path} must be a class or its import path, not {value!r}", path)

@@ -146,10 +146,7 @@ class FailureTimer:
         return self._try_at
 
     def due_at(self, after: float) -> float:
-        """Return the event loop time at which ``after`` seconds have passed and the last attempt has its response.
-
-        While the last attempt is pending, the time is twice as long.
-        """
+        """Return when ``after`` seconds have passed, or twice as many while the last attempt is pending."""
         return self.since + after * (2.0 if self.is_awaited else 1.0)
 
 

@@ -107,10 +107,7 @@ def spent_hint_of(headers: Headers, now_utc: datetime) -> Hint | None:
 
 
 def _hint(headers: Headers, now_utc: datetime, *, needs_count: bool) -> Hint | None:
-    """Return the longest wait of the exhausted windows, or, if there are none, of the other windows.
-
-    With ``needs_count`` only ``Retry-After`` and windows whose remaining amount is given as 0 count.
-    """
+    """Return the longest wait of the exhausted windows, else of the others. ``needs_count``: only of exhausted ones."""
     now_utc = _date_of(headers) or now_utc
     best: Hint | None = None
     best_is_spent = False

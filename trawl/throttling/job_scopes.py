@@ -51,10 +51,7 @@ def snapshot_of(
     now: float,
     next_in: float | None,
 ) -> ThrottleSnapshot:
-    """Return the state of all scopes that is worth storing, with that of an earlier run's scopes not created again.
-
-    The next state is stored in ``next_in`` seconds; None if this is the last one.
-    """
+    """Return the state worth storing, also of scopes not created again. The next follows in ``next_in`` seconds."""
     states: dict[str, ScopeSnapshot] = {}
     answered: list[str] = []
     for each in job_scopes:

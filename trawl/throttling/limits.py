@@ -110,10 +110,7 @@ class Slots:
         return self._rested_at[number - 1]
 
     def ready_at(self, max_slots: float, rest: float, ahead: int = 0) -> float:
-        """Return when a slot will have rested if no busy slot is released before; ``-inf`` for now.
-
-        ``ahead`` other requests each take one of the slots first.
-        """
+        """Return when a slot will have rested, after ``ahead`` other requests; ``-inf``: now, ``inf``: all are busy."""
         self._arrange(max_slots, rest)
         free = self._free
         if len(self._busy) + ahead < max_slots or (len(free) > ahead and rest <= 0.0):

@@ -124,12 +124,7 @@ class BackoffSignal:
 
 
 def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, BackoffSignal]:
-    """Parse the return value of a backoff method. ``consumed`` or ``remaining`` alone only correct the quota.
-
-    Raises:
-        TypeError: If the value has none of the forms, or a number has another type.
-        ValueError: If a number is negative, not finite, or has an unknown name.
-    """
+    """Parse the return value of a backoff method. Raises TypeError or ValueError if it has none of the forms."""
     if backoff is None:
         return {}
     if not isinstance(backoff, Mapping):
@@ -335,11 +330,7 @@ class ThrottlingScopeManager:
 
 
 def manager_of(manager: object, crawl: object) -> Any:
-    """Create the manager that a setting names, by ``from_crawler(crawl)`` or without arguments. Keep an object as is.
-
-    Raises:
-        SettingsError: If its import path leads to nothing.
-    """
+    """Create the manager that a setting names. Raises SettingsError if its import path leads to nothing."""
     loaded = load_object(manager, "THROTTLING_MANAGER")
     if not isinstance(loaded, type):
         return loaded

@@ -588,11 +588,7 @@ def step_at_start(scope: Scope, signal: BackoffSignal, now: float) -> None:
 
 
 def good(scope: Scope, now: float, *, is_probe: bool, was_refused: bool) -> bool:
-    """Record a good response. Returns True if that moved a limit.
-
-    It ends an outage if it ``is_probe``, the response to a request that was granted after the last incident.
-    ``was_refused`` is True if the request had been refused before.
-    """
+    """Record a good response, a probe if it was granted after the last incident. Returns True if that moved a limit."""
     state: ScopeState = scope.state
     state.recent.good_at = now
     if was_refused:

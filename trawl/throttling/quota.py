@@ -214,10 +214,7 @@ class Quota(Limit):
         return self._spent
 
     def left(self, now: float) -> tuple[float, float]:
-        """Return the amount that is left at ``now``, and the seconds until about the spent amount is available again.
-
-        If the window slides, half of the spent amount is available again at this time.
-        """
+        """Return what remains, and the seconds until the spent amount (half of it if the window slides) is back."""
         self._pass_time(now)
         at = self._falls_to(self._spent / 2) if self._spent else now + self.window
         return max(self.quota - self._spent - self.reserved, 0.0), at - now

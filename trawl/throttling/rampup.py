@@ -260,12 +260,7 @@ class RampupState:
         return {"delay": self.delay, "delay_per_slot": self.delay_per_slot, "concurrency": self.concurrency}
 
     def move_to(self, limits: Mapping[str, float]) -> None:
-        """Replace limits by those in ``limits``, which may be a subset. Respects robots.txt and the cap.
-
-        Raises:
-            TypeError: If ``limits`` is not a mapping to numbers.
-            ValueError: If a limit is unknown, negative or not finite.
-        """
+        """Replace some limits, within robots.txt and the cap. Raises TypeError or ValueError if one is invalid."""
         if not isinstance(limits, Mapping):
             raise TypeError(f"get_rampup() must return a mapping or None, not {limits!r}")
         for name, number in limits.items():

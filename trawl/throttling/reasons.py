@@ -96,10 +96,7 @@ class Waits:
     # -- lanes that need the scope
 
     def need(self, amount: float | None, now: float, *, ahead: int = 0) -> None:
-        """Count a lane that needs the scope from ``now`` on, with the amount of its requests; None if unnamed.
-
-        ``ahead`` other requests are not in lanes now.
-        """
+        """Count a lane that needs the scope from ``now`` on. ``ahead`` other requests are not in lanes now."""
         if not self.lanes and not ahead:
             self.needed_at = now
         self.lanes += 1

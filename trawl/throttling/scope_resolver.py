@@ -44,12 +44,7 @@ class ScopeResolver:
         self._addresses: dict[str, str] = {}
 
     def of_nowait(self, request: Request) -> ScopeAmounts | None:
-        """Return the scopes of a request without calling a user's manager; None if :meth:`of` must call it.
-
-        Raises:
-            TypeError: If meta ``throttling_scopes`` is not a set of scopes.
-            ValueError: If one of its ids is empty, or an amount is negative.
-        """
+        """Return the scopes of a request; None if :meth:`of` must call a user's manager. Raises as :meth:`of` does."""
         if not request.has_meta:
             return self._by_host(request)
         amounts = self._by_meta(request)

@@ -188,11 +188,7 @@ class ScopePolicies:
         return id != BROWSER and not is_host_like(id) and not self._own_hosts.get(id, False)
 
     def check_shared(self) -> None:
-        """Check that no shared scope has an unsupported limit.
-
-        Raises:
-            SettingsError: If several processes can't share a configured scope as it is.
-        """
+        """Raise SettingsError if several processes can't share a configured scope as it is."""
         for id in self._configs:
             if self.is_shared(id):
                 check_shared(self.of(id), path=f"THROTTLING_SCOPES[{id!r}]")
@@ -205,11 +201,7 @@ class ScopePolicies:
                 del self._own_hosts[next(iter(self._own_hosts))]
 
     def changed(self, id: str, changes: Mapping[str, Any]) -> ScopePolicy:
-        """Return a scope's policy with a changed configuration. It is not used before :meth:`keep`.
-
-        Raises:
-            SettingsError: If a key is unknown or a value is invalid.
-        """
+        """Return a policy with changes, not used before :meth:`keep`. Raises SettingsError if one is invalid."""
         checked = check_scope(changed(self.of(id).config, changes), f"THROTTLING_SCOPES[{id!r}]")
         is_host, is_ip = self._form(id)
         return self._made(id, checked, is_host=is_host, is_ip=is_ip)
@@ -222,10 +214,7 @@ class ScopePolicies:
         self._known[id, *self._form(id)] = policy
 
     def _form(self, id: str) -> tuple[bool, bool]:
-        """Return whether a scope is host-like, and whether it is an address by which hosts are throttled.
-
-        A scope is host-like by its form, or because it was a request's own host.
-        """
+        """Return whether a scope is host-like (or was a request's own host), and an address that throttles hosts."""
         is_host = is_host_like(id) or id in self._own_hosts
         return is_host, self._ip_settings is not None and is_host and is_address(id)
 
@@ -381,11 +370,7 @@ class ScopeTable:
             self._allow(scope)
 
     def share_by(self, line: SharedScopeClient) -> None:
-        """Have ``line`` grant shared scopes, because several processes work on the job.
-
-        Raises:
-            SettingsError: If a configured scope can't be shared as it is.
-        """
+        """Have ``line`` grant shared scopes. Raises SettingsError if a configured scope can't be shared as it is."""
         self.policies.check_shared()
         self._line = line
 

@@ -73,12 +73,7 @@ def is_host_like(id: str) -> bool:
 
 
 def is_mistaken(id: str, *, may_be_proxy: bool = False) -> bool:
-    """Return True if an id looks like hosts but names none: a pattern, a leading dot, a URL.
-
-    Args:
-        id: The id.
-        may_be_proxy: True to accept a URL of only host and port, because a manager may name a proxy like this.
-    """
+    """Return True if an id looks like hosts but names none: a pattern, a leading dot, a URL. A manager may name a proxy."""
     if "*" in id:
         return True
     scheme, separator, rest = id.partition("://")
@@ -306,12 +301,7 @@ def _is_unchanged(request: Any, seen: _Seen) -> bool:
 
 
 def scope_amounts_of(scopes: Scopes) -> ScopeAmounts:
-    """Return a set of scopes in any form as sorted, normalized charges.
-
-    Raises:
-        TypeError: If it is not a set of scopes, or an amount is not a number.
-        ValueError: If an id is empty, or an amount is negative or not finite.
-    """
+    """Return a set of scopes in any form as sorted, normal amounts. Raises TypeError or ValueError if it is none."""
     if scopes is None:
         return ()
     if isinstance(scopes, str):
