@@ -279,10 +279,7 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def moved(self, clock: Callable[[float], float]) -> BackoffState:
         """Return this state with its times converted to another clock."""
         return replace(
-            self,
-            quiet_from=clock(self.quiet_from),
-            good_at=clock(self.good_at),
-            recovered_at=clock(self.recovered_at),
+            self, quiet_from=clock(self.quiet_from), good_at=clock(self.good_at), recovered_at=clock(self.recovered_at)
         )
 
     @property

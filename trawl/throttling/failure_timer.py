@@ -153,15 +153,7 @@ class FailureTimer:
 class RecentOutcomes:
     """The latest triggers and good responses of one scope. Hot, so mutable and slotted."""
 
-    __slots__ = (
-        "escalated_at",
-        "failure_timer",
-        "good_at",
-        "passed_at",
-        "refused",
-        "trigger_source",
-        "triggered_at",
-    )
+    __slots__ = ("escalated_at", "failure_timer", "good_at", "passed_at", "refused", "trigger_source", "triggered_at")
 
     def __init__(self) -> None:
         self.trigger_source: str = ""  # the last trigger, in words

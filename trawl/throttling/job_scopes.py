@@ -22,13 +22,7 @@ from trawl.throttling.policy import ScopeState
 from trawl.throttling.quota import PageBudgets
 from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
-from trawl.throttling.snapshot import (
-    QuotaAllowance,
-    QuotaSnapshot,
-    ScopeSnapshot,
-    SendSnapshot,
-    ThrottleSnapshot,
-)
+from trawl.throttling.snapshot import QuotaAllowance, QuotaSnapshot, ScopeSnapshot, SendSnapshot, ThrottleSnapshot
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock

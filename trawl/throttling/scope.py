@@ -388,14 +388,7 @@ class Scope:
         else:
             self.waits.taken(now, spaced_by, due_at, due_at)
 
-    def sent(
-        self,
-        slot: int,
-        now: float,
-        amount: float = 1.0,
-        granted_at: float = inf,
-        due_at: float = -inf,
-    ) -> None:
+    def sent(self, slot: int, now: float, amount: float = 1.0, granted_at: float = inf, due_at: float = -inf) -> None:
         """Record the send of the request in ``slot``. Delays, rest and the quota's window count from here.
 
         ``due_at`` is the time at which its other scopes, holds and quotas allowed it.

@@ -73,7 +73,7 @@ def is_host_like(id: str) -> bool:
 
 
 def is_mistaken(id: str, *, may_be_proxy: bool = False) -> bool:
-    """Return True if an id looks like hosts but names none: a pattern, a leading dot, a URL. A manager may name a proxy."""
+    """Return True if an id looks like hosts but names none: a pattern, a leading dot, a URL (not a proxy's)."""
     if "*" in id:
         return True
     scheme, separator, rest = id.partition("://")
