@@ -46,7 +46,7 @@ class ServerWindow:
 
     reset: float  # seconds from now until it resets
     remaining: int | None = None  # the remaining amount; None if unknown
-    policy: str = ""  # name of its policy; "" if it has none
+    policy: str | None = None  # name of its policy
     # True if the server names no reset, so that `reset` is the length of the policy's window: an upper bound.
     is_bound: bool = False
 
@@ -132,7 +132,9 @@ def told_by(headers: Headers, now_utc: datetime, others: int) -> tuple[ServerWin
     now_utc = _date_of(headers) or now_utc
     best: tuple[ServerWindow, str] | None = None
     longest = -1.0
-    uncounted = _other_units(", ".join(headers.getlist("RateLimit-Policy")))
+    policies = _policies(", ".join(headers.getlist("RateLimit-Policy")))
+    # Draft 10, `qu`: these count something other than requests.
+    uncounted = {name for name, named in policies.items() if named.get("qu", "requests").strip('"') != "requests"}
     for format in HEADER_FORMATS[1:]:
         parse = _vendor if format.parse is _fields else format.parse  # GitLab's RateLimit-Reset is a point in time
         for text, second in _texts(headers, format):
@@ -152,15 +154,6 @@ def told_by(headers: Headers, now_utc: datetime, others: int) -> tuple[ServerWin
                     said = f"{format.second}: {left}, {format.header}" if has_count else format.header
                     best = window, f"{said}: {_shown(text)}"
     return best
-
-
-def _other_units(policies: str) -> set[str]:
-    """Return the names of the policies that count something other than requests (draft 10, ``qu``)."""
-    return {
-        item["name"]
-        for item in _ITEM.finditer(policies)
-        if _parameters(item).get("qu", "requests").strip('"') != "requests"
-    }
 
 
 def _texts(headers: Headers, format: HeaderFormat) -> Iterable[tuple[str, str]]:
@@ -264,25 +257,20 @@ def _structured(text: str, policies: str, __: datetime) -> Sequence[ServerWindow
         if item is None or (item.end() < len(text) and text[item.end()] != ","):
             return []
         position = item.end() + 1
-        name, named = item["name"], _parameters(item)
+        name, named = item["name"].strip('"'), _parameters(item)
         reset, remaining = _whole(named.get("t", "")), _whole(named.get("r", ""))
         if reset is not None:
             windows.append(ServerWindow(reset, remaining, name))
         elif "t" not in named and remaining is not None:
-            bound = _policy_windows(policies).get(name.strip('"'))
+            bound = _whole(_policies(policies).get(name, {}).get("w", ""))
             if bound is not None:
                 windows.append(ServerWindow(bound, remaining, name, is_bound=True))
     return windows
 
 
-def _policy_windows(policies: str) -> dict[str, int]:
-    """Return the lengths of the windows in ``RateLimit-Policy`` by policy name, in seconds."""
-    found = {}
-    for item in _ITEM.finditer(policies):
-        length = _whole(_parameters(item).get("w", ""))
-        if length is not None:
-            found[item["name"].strip('"')] = length
-    return found
+def _policies(text: str) -> dict[str, dict[str, str]]:
+    """Return the parameters of the policies in ``RateLimit-Policy``, by name."""
+    return {item["name"].strip('"'): _parameters(item) for item in _ITEM.finditer(text)}
 
 
 def _parameters(item: re.Match[str]) -> dict[str, str]:
