@@ -954,12 +954,13 @@ def test_a_copy_of_a_request_that_got_another_tab_waits_for_a_tab(is_in_flight: 
     assert sorted(opened) == [1, 1, 1, 1, 2]  # 2 during the fetch
 
 
-def test_a_task_that_outlives_its_open_page_gets_no_more_tabs_than_others() -> None:
+@pytest.mark.parametrize(("callback", "beside"), [("hold", 1), ("queue", 2)])
+def test_a_task_that_outlives_its_open_page_gets_no_more_tabs_than_others(callback: str, beside: int) -> None:
     opened: list[tuple[str, int]] = []
 
     class Outlives(Holds):
         async def start(self) -> Any:
-            yield Request(f"{A}/0", self.hold)
+            yield Request(f"{A}/0", getattr(self, callback))
             for n in range(1, 4):
                 yield Request(f"{A}/{n}", meta={"browser": {"run": "act"}})
 
@@ -974,6 +975,13 @@ def test_a_task_that_outlives_its_open_page_gets_no_more_tabs_than_others() -> N
                 outer.start_soon(self.later, 5, 60.0)  # both pages are closed by then
             yield {}
 
+        async def queue(self, response: Response) -> Any:
+            async with trio.open_nursery() as outer, self.crawl.open_page(response):
+                outer.start_soon(self.later, 4, 10.0)
+                outer.start_soon(self.later, 5, 11.0)  # waits for 4, and the page is closed meanwhile
+                await trio.sleep(12.0)
+            yield {}
+
         async def later(self, n: int, delay: float) -> None:
             await trio.sleep(delay)
             await self.fetch(Request(f"{A}/{n}", meta={"browser": {"run": "act"}}))
@@ -983,7 +991,7 @@ def test_a_task_that_outlives_its_open_page_gets_no_more_tabs_than_others() -> N
             await trio.sleep(20.0)
 
     simulate(Outlives, shop(6), {"BROWSER_PAGES": 1})
-    assert sorted(opened) == [("1", 1), ("2", 1), ("3", 1), ("4", 2), ("5", 1)]
+    assert sorted(opened) == [("1", beside), ("2", 1), ("3", 1), ("4", 2), ("5", 1)]
 
 
 def test_the_middleware_of_a_page_or_of_its_requests_may_fetch_another_page() -> None:

@@ -111,12 +111,24 @@ class DirectFetcher:
                 forget_the_last([request], waiter.parent.request)
         elif not in_pipelines.get():
             self._admission.note_start(request)
-        tab = _tab_for(request, waiter.parent)
+        tab = await _tab_for(request, waiter.parent)
+        try:
+            outcome = await self._outcome(request, waiter, has_tab=tab is not None)
+        finally:
+            if tab is not None:
+                tab.release()
+        if outcome.response is None:
+            assert outcome.error is not None
+            raise outcome.error
+        return outcome.response
+
+    async def _outcome(self, request: Request, waiter: FetchWaiter, *, has_tab: bool) -> Outcome:
+        """Queue a fetch, and wait for its outcome. With ``has_tab``, it needs no room."""
         # A fetch by the middleware of a robots.txt passes the gate too, because the gate opens only after both.
         passes_gate = waiter.parent is not None and waiter.parent.options.passes_gate
         # A manager may fetch to name scopes.
         waiter.attempt = attempt = await self._admission.direct_attempt(request, waiter, passes_gate=passes_gate)
-        async with tab or self._let_in(waiter.parent):
+        async with nullcontext() if has_tab else self._let_in(waiter.parent):
             self._state.waiters[waiter] = None
             if attempt.is_sub_request:
                 self._admission.count_sub_request(attempt, 1)
@@ -127,7 +139,7 @@ class DirectFetcher:
                 # give_up() may have run before this waiter was added.
                 if self._state.is_ending and waiter.is_waiting:
                     self._give_up(waiter)
-                outcome = await waiter.wait()
+                return await waiter.wait()
             finally:
                 del self._state.waiters[waiter]
                 if attempt.is_sub_request:
@@ -135,10 +147,6 @@ class DirectFetcher:
                 # Cancelled: no task waits for the fetch any more.
                 if waiter.outcome is None:
                     self._withdraw(waiter)
-        if outcome.response is None:
-            assert outcome.error is not None
-            raise outcome.error
-        return outcome.response
 
     def _let_in(self, parent: Attempt | None) -> AbstractAsyncContextManager[object]:
         """Return the limiter for a fetch of ``parent``: none if that is a direct fetch or still in its middleware.
@@ -175,13 +183,16 @@ class DirectFetcher:
             self._state.wakeup.set()
 
 
-def _tab_for(request: Request, parent: Attempt | None) -> trio.Lock | None:
-    """Note if the page of ``request`` gets a tab at once. Returns the lock of the task that holds a tab, if any."""
-    if not request.meta_get("browser"):
-        note(request, has_tab=False)  # it may be a copy of a request whose page got one
-        return None
-    tab = current_tab()
+async def _tab_for(request: Request, parent: Attempt | None) -> trio.Lock | None:
+    """Note if the page of ``request`` gets a tab at once. Return the acquired lock of the task's tab; None without."""
+    is_page = bool(request.meta_get("browser"))
+    while is_page and (tab := current_tab()) is not None:
+        await tab.lock.acquire()
+        if tab.is_open:
+            note(request, has_tab=True)
+            return tab.lock
+        tab.lock.release()  # the task has closed the tab meanwhile
     # A page that waits for its middleware, or for a request of its own, keeps its tab.
     has_page = parent is not None and (parent.keeps_page or parent.is_sub_request or notes_of(parent.request).has_tab)
-    note(request, has_tab=has_page or tab is not None)
-    return None if tab is None else tab.lock
+    note(request, has_tab=is_page and has_page)  # it may be a copy of a request whose page got one
+    return None
