@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Annotated, NamedTuple, Self, TypeVar
 
 import attrs
@@ -44,7 +45,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-_TOKEN = re.compile(r"[A-Za-z_-]+")  # RFC 9309, 2.2.1
+_TOKEN = re.compile(r"([A-Za-z_-]+)")  # RFC 9309, 2.2.1
 _COMPATIBLE = re.compile(r"\(compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
 
 
@@ -54,11 +55,8 @@ def product_token(user_agent: str) -> str:
     The name is the first product of the ``User-Agent`` (RFC 9309, 2.2.1), or the product after ``compatible;``, as in
     ``Mozilla/5.0 (compatible; Foobot/2.1)``. It is empty if there is no product.
     """
-    found = _COMPATIBLE.search(user_agent)
-    if found is not None:
-        return found[1].lower()
-    token = _TOKEN.match(user_agent.strip())
-    return token[0].lower() if token is not None else ""
+    found = _COMPATIBLE.search(user_agent) or _TOKEN.match(user_agent.strip())
+    return "" if found is None else found[1].lower()
 
 
 class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
@@ -102,20 +100,14 @@ def as_utf8(body: bytes, content_type: str | None) -> bytes:
     if not body.startswith(_UTF16_MARKS):
         if body.isascii() or parse_content_type(content_type or "").codec is None:
             return body
-        try:
+        with suppress(UnicodeDecodeError):
             body.decode("utf-8")
-        except UnicodeDecodeError:
-            pass
-        else:
             return body
     return decode_body(body, content_type).text.encode("utf-8", "replace")
 
 
 def _whole_lines(body: bytes) -> bytes:
-    """Return the complete lines within the size limit.
-
-    An incomplete line is left out, because a part of a rule is another rule.
-    """
+    """Return the complete lines within the size limit, because a part of a rule is another rule."""
     if len(body) < MAX_PARSED_BYTES:
         return body
     return body[: max(body.rfind(end, 0, MAX_PARSED_BYTES) for end in (b"\n", b"\r")) + 1]
@@ -180,11 +172,7 @@ class RobotsFile:
     def parse_in_steps(
         cls, status: int, body: bytes, user_agent: str, *, failures: int = 0, settings: RobotsSettings | None = None
     ) -> Generator[None, None, Self]:
-        """Decide like :meth:`parse`, and yield after each step of a few milliseconds.
-
-        Returns:
-            The decision, as the generator's value.
-        """
+        """Decide like :meth:`parse`, and yield after each step of a few milliseconds. The value is the decision."""
         settings = settings or RobotsSettings()
         if not 200 <= status < 500:
             return cls.unreachable(failures + 1, settings)
@@ -206,11 +194,8 @@ class RobotsFile:
     def unreachable(cls, failures: int = 1, settings: RobotsSettings | None = None) -> Self:
         """Return a decision that disallows everything for some time, which increases with ``failures`` in a row."""
         settings = settings or RobotsSettings()
-        doublings = min(failures - 1, 30)
-        return cls(
-            is_unreachable=True,
-            expires_after=min(settings.robotstxt_retry_delay * 2.0**doublings, settings.robotstxt_max_age),
-        )
+        delay = settings.robotstxt_retry_delay * 2.0 ** min(failures - 1, 30)
+        return cls(is_unreachable=True, expires_after=min(delay, settings.robotstxt_max_age))
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
@@ -228,10 +213,8 @@ class RobotsFile:
 
     def judge(self, url: str) -> RobotsVerdict:
         """Return whether a URL (absolute, in normal form) may be fetched, and the number of steps of the lookup."""
-        if self.is_unreachable:
-            return RobotsVerdict(is_allowed=False)
-        if self._rules is None:
-            return RobotsVerdict(is_allowed=True)
+        if self.is_unreachable or self._rules is None:
+            return RobotsVerdict(is_allowed=not self.is_unreachable)
         path = path_of(url)
         if path.partition(b"?")[0] == b"/robots.txt":
             return RobotsVerdict(is_allowed=True)
@@ -298,10 +281,7 @@ class RobotsCache:
         }
 
     def restore(self, state: dict[str, RobotsEntry], ahead: float, latest: float) -> None:
-        """Load the responses of a job.
-
-        If a response expires after ``latest``, the clock was set back, and the response expires at ``latest`` instead.
-        """
+        """Load the responses of a job. If the clock was set back, they expire at ``latest``."""
         for origin, answer in state.items():
             self.store(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))
 

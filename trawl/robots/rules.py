@@ -15,6 +15,7 @@ import math
 import re
 from array import array
 from collections.abc import Generator
+from contextlib import suppress
 
 import attrs
 
@@ -43,21 +44,16 @@ def _canonical_octets() -> dict[bytes, bytes]:
     """Return the canonical form of each octet, encoded or not. "*" and "$" of a URL are encoded (2.2.3)."""
     octets: dict[bytes, bytes] = {}
     for value in range(256):
-        octet = bytes((value,))
-        encoded = b"%%%02X" % value
-        canonical = octet if value >= 0x80 or octet in _DECODED else encoded
-        for digits in {encoded, encoded.lower(), encoded[:2] + encoded[2:].lower(), encoded[:2].lower() + encoded[2:]}:
-            octets[digits] = canonical
-        octets[octet] = canonical
-    octets[b"%"] = b"%"
-    return octets
+        octet, encoded = bytes((value,)), b"%%%02X" % value
+        octets[octet] = octets[encoded] = octet if value >= 0x80 or octet in _DECODED else encoded
+    return octets | {b"%": b"%"}
 
 
 _CANONICAL = _canonical_octets()
 
 
 def _canonical_octet(found: re.Match[bytes]) -> bytes:
-    return _CANONICAL[found[0]]
+    return _CANONICAL[found[0].upper()]
 
 
 def path_of(url: str) -> bytes:
@@ -91,24 +87,18 @@ _RECORD = re.compile(
     rb"(?:(user[ -]?agent)|(allow)|(d[ias]+l+[oa]w)|(crawl[ -]?delay)|site-?map)[^\s:]*(\s*:|\s)\s*(.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_NAME = re.compile(rb"[A-Za-z_-]*")  # RFC 9309, 2.2.1
+_NAME = re.compile(rb"[A-Za-z_-]+")  # RFC 9309, 2.2.1
 _LINE_END = re.compile(rb"[\r\n]")
 _HALF_OCTET = re.compile(rb"%[0-9A-Fa-f]?\Z")
 _STARS = re.compile(rb"\*{2,}")
 
 
 class RobotsParser:
-    """Reads a file and keeps the groups that may apply to the crawler. Mutable.
+    """Reads a file and keeps the groups that may apply to the crawler, whose product token is in lower case. Mutable.
 
     The list of a group's names ends at the first rule, not at other lines (RFC 9309, 2.2.4). A ``Crawl-delay``, which
     the RFC does not define, applies only to the names directly before it, because many files give each name its own
     delay.
-
-    Args:
-        token: The crawler's product token, in lower case.
-
-    Attributes:
-        sitemaps: Values of the ``Sitemap`` lines.
     """
 
     def __init__(self, token: bytes) -> None:
@@ -159,13 +149,11 @@ class RobotsParser:
 
     def _name(self, value: bytes) -> None:
         name = _NAME.match(value)
-        assert name is not None
-        group = None
         if value[:1] == b"*" and not value[1:2].strip():
             group = self._everyone
-        elif name[0] and name[0].lower() == self._token:
+        elif name is not None and name[0].lower() == self._token:
             group = self._ours
-        if group is None:
+        else:
             return
         group.is_named = True
         self._slowed.append(group)
@@ -182,26 +170,18 @@ _PREFIX, _EXACT, _PATTERN = 0, 1, 2
 
 
 class Group:
-    """The rules for one user agent, from all its groups (RFC 9309, 2.2.1). Mutable.
-
-    Attributes:
-        is_named: True if the file has a group for the user agent.
-        crawl_delay: Longest ``Crawl-delay``, in seconds; None if there is no valid delay.
-    """
+    """The rules for one user agent, from all its groups (RFC 9309, 2.2.1). Mutable."""
 
     def __init__(self) -> None:
-        self.is_named = False
-        self.crawl_delay: float | None = None
+        self.is_named = False  # True if the file has a group for the user agent
+        self.crawl_delay: float | None = None  # the longest, in seconds
         self._alike: dict[tuple[int, int, int], dict[bytes, None]] = {}  # rules by rank, kind and width
 
     def slow_down(self, value: bytes) -> None:
         """Read a ``Crawl-delay``. A value that is not a number of seconds has no effect."""
-        try:
-            delay = float(value)
-        except ValueError:
-            return
-        if 0.0 <= delay < math.inf:
-            self.crawl_delay = max(delay, self.crawl_delay or 0.0)
+        with suppress(ValueError):
+            if 0.0 <= (delay := float(value)) < math.inf:
+                self.crawl_delay = max(delay, self.crawl_delay or 0.0)
 
     def add(self, written: bytes, *, is_allowed: bool) -> None:
         """Add a rule. A rule that can't match any path has no effect."""
@@ -213,8 +193,7 @@ class Group:
                 return
             written = _HALF_OCTET.sub(b"", written[:MAX_RULE_BYTES]) + b"*"
         path = _SPECIAL_IN_RULE.sub(_canonical_octet, written.removesuffix(b"$"))
-        if b"**" in path:
-            path = _STARS.sub(b"*", path)
+        path = _STARS.sub(b"*", path)
         is_anchored = written.endswith(b"$") and not path.endswith(b"*")
         if not is_anchored:
             path = path.removesuffix(b"*") or b"/"
@@ -267,7 +246,7 @@ class Rules:
         return len(self.text) + len(self.index) * self.index.itemsize
 
     def best_rank(self, path: bytes, steps: int) -> tuple[int, int]:
-        """Return the rank of the best rule for a canonical path (0 if no rule matches), and the number of steps so far.
+        """Return the rank of the best rule for a canonical path (0: none), and the steps so far.
 
         The search stops after more than :data:`MAX_STEPS` steps.
         """
@@ -331,10 +310,7 @@ def _matches(pattern: bytes, path: bytes, steps: int) -> tuple[bool, int]:
 
 
 def _search_steps(path: bytes, part: bytes) -> int:
-    """Return the number of steps of a search.
-
-    The last octet of ``part`` is compared first, so only its occurrences in ``path`` need further comparisons.
-    """
+    """Return the steps of a search. It compares the last octet of ``part`` first, so others only where that occurs."""
     if len(path) * len(part) < 2_048:
         return 1
     return 1 + len(path) // 512 + path.count(part[-1:]) * len(part) // 64
