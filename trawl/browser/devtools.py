@@ -14,8 +14,6 @@ A command that creates something has a function ``undo``. If the caller is cance
 **No network**. Chromium runs in a network namespace of its own, unless the kernel forbids it or Chromium can't start in
 it. In any case, all its traffic goes to a proxy that does not exist, and WebRTC may not bypass it. So each request is
 either answered by trawl or fails (:mod:`trawl.browser.page`).
-
-Length: one program from its path to its last process, with the list of its flags.
 """
 
 from __future__ import annotations
@@ -89,17 +87,7 @@ NO_NETWORK = (
 
 
 class CommandFailed(RuntimeError):
-    """Chromium refused a command, for example because its page is gone.
-
-    Attributes:
-        method: The command.
-        message: Chromium's message.
-    """
-
-    def __init__(self, method: str, message: str) -> None:
-        super().__init__(f"{method}: {message}")
-        self.method = method
-        self.message = message
+    """Chromium refused a command, for example because its page is gone."""
 
 
 class _Message(msgspec.Struct):
@@ -140,11 +128,7 @@ _encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
 def _decode(data: bytes) -> _Message:
-    """Return a message.
-
-    Raises:
-        ValueError: If ``data`` is not a message.
-    """
+    """Return a message, or raise ValueError if ``data`` is not a message."""
     try:
         return _decode_message(data)
     except msgspec.DecodeError:  # for example, msgspec refuses half of a surrogate pair in a string of the page
@@ -156,25 +140,26 @@ def _decode(data: bytes) -> _Message:
 
 @attrs.define(eq=False)
 class _Pending:
-    """A command that waits for its reply."""
+    """A command that waits for its reply. ``task`` is None after its caller was cancelled."""
 
     method: str
     undo: Callable[[Reply], None] | None
-    event: trio.Event = attrs.field(factory=trio.Event)
-    reply: Reply | None = None
-    error: Exception | None = None
-    is_abandoned: bool = False
+    task: trio.lowlevel.Task | None
+    result: Reply | Exception | None = None
+
+    def settle(self, result: Reply | Exception) -> None:
+        """Pass the reply or the error to the caller, or else a reply to ``undo``."""
+        if self.task is not None:
+            self.result = result
+            trio.lowlevel.reschedule(self.task)
+        elif self.undo is not None and not isinstance(result, Exception):
+            self.undo(result)
 
 
 class Connection:
     """DevTools: commands that are awaited, and events that are passed to functions.
 
-    Args:
-        send: Sends a message to Chromium.
-        receive: Returns the next message, or raises ``trio.EndOfChannel``.
-
-    Attributes:
-        ended: The reason why no command is possible any more; None while the connection is open.
+    ``receive`` raises ``trio.EndOfChannel`` at the end. ``ended`` is None while the connection is open.
     """
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]], receive: Callable[[], Awaitable[bytes]]) -> None:
@@ -227,22 +212,21 @@ class Connection:
             await self._has_room.wait()
         if self.ended is not None:
             raise BrowserEnded(self.ended.cause)
-        pending = _Pending(method, undo)
+        pending = _Pending(method, undo, trio.lowlevel.current_task())
         number = self.post(session, method, params)
         self._pending[number] = pending
-        try:
-            await pending.event.wait()
-        except trio.Cancelled:
-            pending.is_abandoned = True
-            if pending.reply is not None and undo is not None:  # the reply arrived in the same step of the event loop
-                undo(pending.reply)
-            elif undo is None:
-                self._pending.pop(number, None)
-            raise
-        if pending.error is not None:
-            raise pending.error
-        assert pending.reply is not None
-        return pending.reply
+
+        def abandon(_: object) -> trio.lowlevel.Abort:
+            pending.task = None
+            if undo is None:
+                del self._pending[number]
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abandon)
+        assert pending.result is not None
+        if isinstance(pending.result, Exception):
+            raise pending.result
+        return pending.result
 
     async def run(self) -> None:
         """Read and write until the carrier ends. Then waiting callers get an error, and handlers :data:`GONE`."""
@@ -262,8 +246,7 @@ class Connection:
         self.ended = BrowserEnded(cause)
         pending, self._pending = self._pending, {}
         for each in pending.values():
-            each.error = BrowserEnded(cause)
-            each.event.set()
+            each.settle(BrowserEnded(cause))
         handlers, self._handlers = self._handlers, {}
         for handler in handlers.values():
             handler(GONE, {})
@@ -278,20 +261,14 @@ class Connection:
                 return
             message = _decode(data)
             if message.id is None:
-                handler = self._handlers.get(message.sessionId)
-                if handler is not None:
+                if (handler := self._handlers.get(message.sessionId)) is not None:
                     handler(message.method, message.params)
+            elif (pending := self._pending.pop(message.id, None)) is None:  # no caller waits for this reply
                 continue
-            pending = self._pending.pop(message.id, None)
-            if pending is None:  # no caller waits for this reply
-                continue
-            if message.error is not None:
-                pending.error = CommandFailed(pending.method, str(message.error.get("message", "")))
+            elif message.error is None:
+                pending.settle(message.result)
             else:
-                pending.reply = message.result
-                if pending.is_abandoned and pending.undo is not None:
-                    pending.undo(pending.reply)
-            pending.event.set()
+                pending.settle(CommandFailed(f"{pending.method}: {message.error.get('message', '')}"))
 
     async def _write(self) -> None:
         while True:
@@ -315,50 +292,36 @@ class Pipe:
     def __init__(self, out: trio.abc.SendStream, into: trio.abc.ReceiveStream) -> None:
         self._out = out
         self._in = into
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._ready: list[bytes] = []
+        self._data = bytearray()
+        self._searched = 0  # number of bytes of ``_data`` without a NUL
 
     async def send(self, message: bytes) -> None:
         """Send one message. A checkpoint."""
         await self._out.send_all(message + b"\0")
 
     async def receive(self) -> bytes:
-        """Return the next message. A checkpoint.
-
-        Raises:
-            trio.EndOfChannel: If there are no more messages.
-            ValueError: If a message is too long.
-        """
-        while not self._ready:
+        """Return the next message, or raise ``trio.EndOfChannel`` at the end. A checkpoint."""
+        while (end := self._data.find(b"\0", self._searched)) < 0:
+            self._searched = len(self._data)
+            if self._searched > MAX_MESSAGE_BYTES:
+                raise ValueError(f"a message has more than {MAX_MESSAGE_BYTES} bytes")
             data = await self._in.receive_some(1 << 18)
             if not data:
                 raise trio.EndOfChannel
-            self._parts.append(bytes(data))
-            self._size += len(data)
-            if self._size > MAX_MESSAGE_BYTES:
-                raise ValueError(f"a message has more than {MAX_MESSAGE_BYTES} bytes")
-            if b"\0" in data:
-                *whole, rest = b"".join(self._parts).split(b"\0")
-                self._parts, self._size = [rest], len(rest)
-                self._ready = whole[::-1]
-        return self._ready.pop()
+            self._data += data
+        message = bytes(self._data[:end])
+        del self._data[: end + 1]
+        self._searched = 0
+        return message
 
 
 class Chromium:
-    """A running Chromium.
-
-    Attributes:
-        path: The program.
-        connection: The DevTools connection.
-        pid: The id of its process, which leads a process group.
-        is_hidden: True if its tabs should be hidden, because otherwise each tab would get a window.
-    """
+    """A running Chromium. ``pid`` leads a process group."""
 
     def __init__(self, path: str, connection: Connection, pid: int, output: bytearray) -> None:
-        self.path = path
         self.connection = connection
         self.pid = pid
+        # Without the headless shell, each tab would get a window.
         self.is_hidden: bool = "headless-shell" not in Path(path).name
         self._output = output
 
@@ -406,11 +369,7 @@ def find_chromium(given: str = "") -> str:
 
 
 def check_sandbox(*, has_sandbox: bool) -> None:
-    """Check that Chromium can run with its sandbox.
-
-    Raises:
-        UsageError: If the user is root, for whom Chromium has no sandbox.
-    """
+    """Raise UsageError if the user is root, for whom Chromium has no sandbox."""
     if has_sandbox and hasattr(os, "geteuid") and os.geteuid() == 0:
         raise UsageError(
             "Chromium has no sandbox for root, and the pages of strangers run in it: run the crawl as another user, or"
@@ -421,8 +380,7 @@ def check_sandbox(*, has_sandbox: bool) -> None:
 def _new_profile() -> tuple[str, int]:
     """Make and lock the folder of a profile, and remove the profiles of killed processes.
 
-    The lock (a descriptor) protects the profile from other containers, which may share the folder but not the ids of
-    processes.
+    Other containers may share the folder but not the ids of processes, so the lock protects the profile from them.
     """
     for old in Path(tempfile.gettempdir()).glob(f"{PROFILE}*-*"):
         pid = old.name.removeprefix(PROFILE).partition("-")[0]
@@ -434,11 +392,7 @@ def _new_profile() -> tuple[str, int]:
 
 
 def _lock(folder: str) -> int:
-    """Return a descriptor that locks a folder until it is closed.
-
-    Raises:
-        OSError: If the folder is locked.
-    """
+    """Return a descriptor that locks a folder until it is closed. Raises OSError if the folder is locked."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -474,14 +428,8 @@ async def open_chromium(
 ) -> AsyncGenerator[Chromium, None]:
     """Run a Chromium with a new profile and without a network. A checkpoint.
 
-    When the block ends for any reason, all processes of this Chromium are killed and its profile is removed.
-
-    Args:
-        path: The program.
-        flags: More flags.
-        has_sandbox: False to run without the sandbox.
-        blocking: Makes and removes the profile.
-        has_network: True for pages of this machine, which Chromium itself requests.
+    When the block ends for any reason, all processes of this Chromium are killed and its profile is removed. With
+    ``has_network``, Chromium itself requests pages of this machine.
 
     Raises:
         BrowserEnded: If Chromium ends before its first reply. The message contains Chromium's last output.

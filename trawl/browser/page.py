@@ -18,13 +18,14 @@ Length: one page, with each event that Chromium reports about it and each action
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from contextvars import copy_context
+from functools import partial
+from json import dumps
 from typing import Any, TypeAlias
 
 import attrs
@@ -134,10 +135,6 @@ class Opening:
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text)
-
-
 _FOUND = "(() => { const e = document.querySelector(%s); if (!e) return null; %s })()"
 
 _CENTER = (
@@ -220,15 +217,15 @@ class BrowserFrame:
         """Return when the CSS selector ``css`` matches. The page reports the match, so there is no polling."""
         if self._parent is not None:
             await self._parent.wait_for(self._css)
-        await self._lasting(_UNTIL_MATCH % _quoted(css), is_patient=True)
+        await self._lasting(_UNTIL_MATCH % dumps(css), is_patient=True)
 
     async def has(self, css: str) -> bool:
         """Return True if the CSS selector ``css`` matches now."""
-        return bool(await self.evaluate(f"document.querySelector({_quoted(css)}) !== null"))
+        return bool(await self.evaluate(f"document.querySelector({dumps(css)}) !== null"))
 
     async def text(self, css: str) -> str | None:
         """Return the text of the first element that ``css`` matches; None if there is none."""
-        found = await self.evaluate(_FOUND % (_quoted(css), "return e.textContent"))
+        found = await self.evaluate(_FOUND % (dumps(css), "return e.textContent"))
         return None if found is None else str(found)
 
     async def html(self) -> str:
@@ -259,7 +256,7 @@ class BrowserFrame:
         Raises:
             LookupError: If ``css`` matches no element.
         """
-        await self._found(css, _FILL % (_quoted(value), _quoted(value)))
+        await self._found(css, _FILL % (dumps(value), dumps(value)))
 
     async def select(self, css: str, value: str) -> None:
         """Select the option with this value in a ``<select>``.
@@ -277,21 +274,17 @@ class BrowserFrame:
         return left + x, top + y
 
     async def _found(self, css: str, script: str) -> Any:
-        found = await self.evaluate(_FOUND % (_quoted(css), script))
+        found = await self.evaluate(_FOUND % (dumps(css), script))
         if found is None:
             raise LookupError(f"no element of {await self.url()} matches {css!r}")
         return found
 
     async def _realm(self) -> _Realm:
-        """Return where the scripts of this frame run.
-
-        Raises:
-            LookupError: If there is no such frame, or its document is not loaded.
-        """
+        """Return where the scripts of this frame run, or raise LookupError if its document is not loaded."""
         if self._parent is None:
             return self._page._session, None
         page, realm = self._page, await self._parent._realm()
-        element = await page._run(realm, f"document.querySelector({_quoted(self._css)})", {"returnByValue": False})
+        element = await page._run(realm, f"document.querySelector({dumps(self._css)})", {"returnByValue": False})
         if "objectId" not in element:
             raise LookupError(f"no frame of {await self._parent.url()} matches {self._css!r}")
         session, described = realm[0], {"objectId": element["objectId"]}
@@ -310,7 +303,7 @@ class BrowserFrame:
             try:
                 return await self.evaluate(script)
             except CommandFailed as error:
-                if not any(words in error.message for words in _NAVIGATED):
+                if not any(words in str(error) for words in _NAVIGATED):
                     raise
             except LookupError:
                 if not is_patient:
@@ -369,7 +362,7 @@ class BrowserPage(BrowserFrame):
         """
         reply = await self.call("Page.navigate", url=url)
         if reply.get("errorText"):
-            raise CommandFailed("Page.navigate", f"{url}: {reply['errorText']}")
+            raise CommandFailed(f"Page.navigate: {url}: {reply['errorText']}")
         await self.loaded()
 
     async def loaded(self) -> None:
@@ -389,7 +382,7 @@ class BrowserPage(BrowserFrame):
 
     async def wait_for_url(self, pattern: str) -> None:
         """Return when the URL of the page matches ``pattern``, in which ``*`` stands for any characters."""
-        await self._lasting(_UNTIL_URL % _quoted(".*".join(re.escape(part) for part in pattern.split("*"))))
+        await self._lasting(_UNTIL_URL % dumps(".*".join(re.escape(part) for part in pattern.split("*"))))
 
     async def press(self, key: str) -> None:
         """Press a key, such as ``Enter`` or ``a``, in the focused element of any frame."""
@@ -436,16 +429,8 @@ class BrowserPage(BrowserFrame):
 
     def _listen(self, session: str) -> None:
         """Receive the events of a session: of the page, of a frame or of a worker."""
-
-        def hear(method: str, params: Params) -> None:
-            self._hear(session, method, params)
-
         self._sessions.add(session)
-        self._connection.handle(session, hear)
-
-    def _forget(self) -> None:
-        for session in self._sessions:
-            self._connection.forget(session)
+        self._connection.handle(session, partial(self._hear, session))
 
     def _hear(self, session: str, method: str, params: Params) -> None:
         match method:
@@ -531,11 +516,6 @@ def _asked(params: Params, *, is_main: bool) -> Asked:
 async def open_page(chromium: Chromium, context: str, opening: Opening) -> AsyncGenerator[BrowserPage, None]:
     """Open a page in a browser context. On exit, close it without waiting.
 
-    Args:
-        chromium: The browser.
-        context: The id of the browser context.
-        opening: How the page is opened.
-
     Raises:
         BrowserEnded: If the browser ends. The block is cancelled.
         PageCrashed: If the process of the page ends. The block is cancelled.
@@ -560,7 +540,8 @@ async def open_page(chromium: Chromium, context: str, opening: Opening) -> Async
             except Exception as error:
                 failure = error  # raised below, because the nursery would wrap the error in a group
             finally:  # inside the nursery, because a later event must not start a task in a closed nursery
-                page._forget()
+                for session in page._sessions:
+                    connection.forget(session)
             nursery.cancel_scope.cancel()
         if page._failure is not None:
             raise page._failure from failure

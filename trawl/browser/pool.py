@@ -49,21 +49,16 @@ MENTION = re.compile(r"""["']browser["']|[.](?:render|open_page)[(]""")
 """Source code that renders pages."""
 
 
+@attrs.define(eq=False)
 class HeldTab:
-    """A tab that a task holds, also for the tasks that it starts meanwhile.
+    """A tab that a task holds, also for the tasks that it starts meanwhile; ``outer`` is the tab that it held before.
 
-    Attributes:
-        lock: With it, the fetches of these tasks get another tab, one at a time.
-        outer: The tab that the task held before; None for none.
-        is_open: False after the task has closed it.
+    The fetches of these tasks get another tab, one at a time, with the lock.
     """
 
-    __slots__ = ("is_open", "lock", "outer")
-
-    def __init__(self, outer: HeldTab | None) -> None:
-        self.lock: trio.Lock = trio.Lock()
-        self.outer: HeldTab | None = outer
-        self.is_open: bool = True
+    outer: HeldTab | None
+    lock: trio.Lock = attrs.field(factory=trio.Lock)
+    is_open: bool = True
 
 
 held_tab: ContextVar[HeldTab | None] = ContextVar("trawl_held_tab", default=None)
@@ -163,30 +158,17 @@ class BrowserSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 
 @attrs.define(eq=False)
 class _Lease:
-    """A browser while pages use it.
+    """A browser while pages use it: the number of its ``pages`` so far, and of open pages by session (``used``).
 
-    Attributes:
-        chromium: The browser.
-        pages: Number of pages so far.
-        open: Number of open pages.
-        contexts: Browser contexts by session, least recently used first.
-        used: Number of open pages by session.
+    ``contexts`` are the browser contexts of sessions, least recently used first.
     """
 
     chromium: Chromium
     pages: int = 0
-    open: int = 0
-    is_retired: bool = False
     has_rendered: bool = False
     is_over: trio.Event = attrs.field(factory=trio.Event)
-    contexts: OrderedDict[str, str] = attrs.field(factory=OrderedDict)
-    used: Counter[str] = attrs.field(factory=Counter)
-
-    def retire(self) -> None:
-        """End the browser as soon as its last page is closed."""
-        self.is_retired = True
-        if not self.open:
-            self.is_over.set()
+    contexts: OrderedDict[str | None, str] = attrs.field(factory=OrderedDict)
+    used: Counter[str | None] = attrs.field(factory=Counter)
 
 
 class Browsers:
@@ -221,12 +203,7 @@ class Browsers:
             await trio.sleep_forever()
 
     async def _run_one(self, *, task_status: trio.TaskStatus[_Lease]) -> None:
-        """Run a browser until its lease is over.
-
-        Raises:
-            BrowserEnded: If the browser does not start.
-            UsageError: If no browser can be started.
-        """
+        """Run a browser until its lease is over."""
         settings = self._settings
         from trawl.browser.devtools import find_chromium, open_chromium  # noqa: PLC0415 - few crawls render pages
 
@@ -255,14 +232,20 @@ class Browsers:
             if lease is not None and lease.chromium.connection.ended is not None:
                 self._failures = 0 if lease.has_rendered else self._failures + 1
                 self._last_words = lease.chromium.last_words()
-                lease.retire()
+                self._retire(lease)
             if self._failures >= MAX_FAILURES:
                 last = f": {self._last_words}" if self._last_words else ""
                 raise UsageError(f"{MAX_FAILURES} browsers in a row ended before they rendered a page{last}")
-            if lease is None or lease.is_retired:
-                self._lease = None
-                lease = self._lease = await self._started()
-            return lease
+            if self._lease is None:
+                self._lease = await self._started()
+            return self._lease
+
+    def _retire(self, lease: _Lease) -> None:
+        """Give the browser no more pages, and end it as soon as its last page is closed."""
+        if lease is self._lease:
+            self._lease = None
+        if not lease.used.total():
+            lease.is_over.set()
 
     async def _started(self) -> _Lease:
         await self._is_running.wait()
@@ -290,28 +273,22 @@ class Browsers:
 
         with opening.paused():
             lease = await self._current()
-        session = opening.session
         lease.pages += 1
-        lease.open += 1
-        if session is not None:
-            lease.used[session] += 1
+        lease.used[opening.session] += 1
         try:
             async with self._context(lease, opening) as context, open_page(lease.chromium, context, opening) as page:
                 yield page
                 lease.has_rendered = True
         finally:
-            lease.open -= 1
-            if session is not None:
-                lease.used[session] -= 1
-            if lease.is_retired or self._is_spent(lease):
-                lease.retire()
+            lease.used[opening.session] -= 1
+            if lease is not self._lease or self._is_spent(lease):
+                self._retire(lease)
 
     def _is_spent(self, lease: _Lease) -> bool:
-        """Return True if a browser has rendered enough pages or needs too much memory."""
+        """Return True if the current browser has rendered enough pages or needs too much memory."""
         settings = self._settings
         most = settings.browser_recycle_mb << 20
-        is_large = most > 0 and lease is self._lease and self.memory_bytes() > most
-        return is_large or lease.pages >= settings.browser_recycle
+        return lease.pages >= settings.browser_recycle or (most > 0 and self.memory_bytes() > most)
 
     def memory_bytes(self) -> int:
         """Return the memory of the current browser; 0 if none runs or the system does not report it.
@@ -322,8 +299,7 @@ class Browsers:
         if now - self._measured_at >= MEASURE_EVERY:
             self._measured_at = now
             chromium = None if self._lease is None else self._lease.chromium
-            is_running = chromium is not None and chromium.connection.ended is None
-            self._memory = chromium.memory_bytes() if chromium is not None and is_running else 0
+            self._memory = 0 if chromium is None or chromium.connection.ended else chromium.memory_bytes()
         return self._memory
 
     @asynccontextmanager
@@ -335,13 +311,13 @@ class Browsers:
             connection.post("", "Target.disposeBrowserContext", {"browserContextId": made["browserContextId"]})
 
         session = opening.session
-        context = lease.contexts.get(session) if session is not None else None
+        context = lease.contexts.get(session)
         if context is None:
             made = await connection.call("", "Target.createBrowserContext", {"disposeOnDetach": True}, undo=dispose)
             context = str(made["browserContextId"])
             deny = {"behavior": "deny", "browserContextId": context}
             connection.post("", "Browser.setDownloadBehavior", deny)
-            if session is not None and session in lease.contexts:  # another page of the session was faster
+            if session in lease.contexts:  # another page of the session was faster
                 dispose(made)
                 context = lease.contexts[session]
         if session is not None:

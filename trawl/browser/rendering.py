@@ -29,7 +29,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, Protocol, cast
 
@@ -172,15 +172,7 @@ class RenderedResponse(Response):
 
 
 class PageTimer:
-    """The timeout of a page. Its time does not run while a browser starts or a request waits or is in flight.
-
-    Args:
-        seconds: The timeout.
-
-    Attributes:
-        seconds: The timeout.
-        scope: The cancel scope that the timeout cancels.
-    """
+    """The timeout of a page. Its time does not run while a browser starts or a request waits or is in flight."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds: float = seconds
@@ -206,8 +198,7 @@ class PageTimer:
 class SharedFiles:
     """Scripts and styles that pages share while they are fresh (RFC 9111, 4.2). No file is fetched twice at once.
 
-    Args:
-        max_bytes: Maximum memory of all files. The least recently used are dropped.
+    If they need more memory than ``max_bytes``, the least recently used are dropped.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -376,11 +367,7 @@ class Rendering:
             request.meta["browser"] = page
 
     def _action(self, name: object) -> Callable[[BrowserPage], Awaitable[object]]:
-        """Return the spider's method that acts on a page. A stored request can name nothing else.
-
-        Raises:
-            ValueError: If the spider has no such method, or it is not async.
-        """
+        """Return the spider's method that acts on a page. A stored request can name nothing else."""
         found = getattr(self._spider, name, None) if isinstance(name, str) and not name.startswith("__") else None
         if not inspect.ismethod(found) and not inspect.isfunction(found):
             raise ValueError(f"meta browser: run names {name!r}, and the spider has no such method")
@@ -392,25 +379,21 @@ class Rendering:
 
     async def process(self, request: Request, outcome: Outcome) -> None:
         """Render the page that a request with meta ``browser`` has fetched. A checkpoint only if it is one."""
+        response = outcome.response
         is_fetched = outcome.is_heard or outcome.is_cached  # otherwise, user code has made the response
-        if not is_fetched or outcome.response is None or outcome.then is not None or outcome.is_trigger:
+        if not is_fetched or response is None or outcome.then is not None or outcome.is_trigger:
             return
-        if self._is_page(request, outcome.response):
-            await self._render(request, outcome, outcome.response)
-
-    def _is_page(self, request: Request, response: Response) -> bool:
         is_wanted = 200 <= response.status < 300 or request.wants_status(response.status, self._statuses)
-        return is_wanted and _is_document(response)
+        if is_wanted and _is_document(response):
+            await self._render(request, outcome, response)
 
     async def _render(self, request: Request, outcome: Outcome, response: Response) -> None:
         """Replace the response of ``outcome`` by the rendered page, or by the error."""
         stats = self.crawl.stats
         try:
-            self.check(request)  # a stored request was not checked in this run
             # A request that was sent holds a place in the scope "browser", so it waits only for the tabs of render()
             # and open_page(). A cached response holds no place, and may wait for any tab.
-            async with self._tab(is_lent=notes_of(request).has_tab):
-                outcome.response = await self._rendered(request, response, _options(request))
+            outcome.response = await self._rendered(request, response, is_lent=notes_of(request).has_tab)
             stats.inc("browser/page_count")
         except (RenderError, BodyTooLarge) as error:
             error.url, error.method = request.url, request.method
@@ -432,10 +415,8 @@ class Rendering:
     async def render(self, response: Response, options: Mapping[str, Any]) -> RenderedResponse:
         """Render a received response, as :meth:`trawl.engine.crawl.Crawl.render` describes. A checkpoint."""
         request = self._page_request(response, {"browser": dict(options) or True})
-        self.check(request)
         try:
-            async with self._tab():
-                return await self._rendered(request, response, _options(request))
+            return await self._rendered(request, response)
         except _ActionFailed as failed:
             raise failed.cause from None
 
@@ -492,19 +473,17 @@ class Rendering:
             raise ValueError(f"{response!r} is not a page that a browser can open: it is no HTML, or was not fetched")
         return response.request.replace(meta={**response.request.meta, **meta})
 
-    async def _rendered(self, request: Request, response: Response, how: Page) -> RenderedResponse:
-        """Render a response. If the browser ends meanwhile, render it once more. A checkpoint.
-
-        Raises:
-            RenderError: If the page can't be rendered.
-            UsageError: If no browser can be started.
-            _ActionFailed: If the spider's method fails.
-        """
-        try:
+    async def _rendered(self, request: Request, response: Response, *, is_lent: bool = False) -> RenderedResponse:
+        """Check meta ``browser``, and render a response, twice if the browser ends the first time. A checkpoint."""
+        self.check(request)  # a stored request was not checked in this run
+        wanted = request.meta_get("browser")
+        how = cast("Page", wanted if isinstance(wanted, Mapping) else {})
+        async with self._tab(is_lent=is_lent):
+            try:
+                return await self._rendered_once(request, response, how)
+            except BrowserEnded as error:
+                logger.info("%r: %s: it is rendered again", request, error.cause)
             return await self._rendered_once(request, response, how)
-        except BrowserEnded as error:
-            logger.info("%r: %s: it is rendered again", request, error.cause)
-        return await self._rendered_once(request, response, how)
 
     async def _rendered_once(self, request: Request, response: Response, how: Page) -> RenderedResponse:
         visit = _Visit(self, request, response, PageTimer(how.get("timeout", self.settings.browser_timeout)))
@@ -540,11 +519,7 @@ class Rendering:
             raise
 
     async def _run(self, name: str, page: BrowserPage) -> None:
-        """Call the spider's method with the page.
-
-        Raises:
-            _ActionFailed: If the method raises an error.
-        """
+        """Call the spider's method with the page. An error of the method is raised as :class:`_ActionFailed`."""
         try:
             with contained:
                 await self._action(name)(page)
@@ -581,11 +556,7 @@ class _ActionFailed(Exception):
 
 
 def _check_css(css: str) -> None:
-    """Check a selector before its page is sent. A selector that only Chromium may know passes.
-
-    Raises:
-        ValueError: If the selector is wrong.
-    """
+    """Check a selector before its page is sent. A selector that only Chromium may know passes."""
     import cssselect  # noqa: PLC0415 - parsel loads it on first use too
 
     try:
@@ -605,32 +576,17 @@ async def _wait_for(page: BrowserPage, css: str) -> None:
         raise ValueError(f"meta browser: wait_for is not a valid selector: {css!r}") from error
 
 
-def _options(request: Request) -> Page:
-    wanted = request.meta_get("browser")
-    return cast("Page", wanted if isinstance(wanted, Mapping) else {})
-
-
 class _Visit:
-    """One rendering of a response, with the requests of the page.
-
-    Attributes:
-        request: The request of the page.
-        response: The response that is rendered.
-        timer: The timeout of the page.
-        details: The details that become ``response.page``.
-        user_agent: The user agent of the main request.
-        unready: The page as it was when its timeout expired; None until then.
-        started_at: Event loop time at which the page was opened, in seconds.
-    """
+    """One rendering of a response, with the requests of the page. ``unready`` is the page when its timeout expired."""
 
     def __init__(self, rendering: Rendering, request: Request, response: Response, timer: PageTimer) -> None:
+        self.request: Request = request
         self.response = response
         self.timer = timer
         self.details = PageDetails(response)
         self.unready: Response | None = None
         self.started_at: float = trio.current_time()
         self._rendering = rendering
-        self.request: Request = request
         sent = response.sent_headers if response.request is not None else request.headers
         self.user_agent: str = sent.get("User-Agent") or ""
         self._pending: list[Request] = []
@@ -689,15 +645,12 @@ class _Visit:
         return ""
 
     async def _answered(self, asked: Asked, row: SubRequest) -> Answer | None:
-        async def fetch() -> Answer | None:
-            return await self._fetched(asked, row)
-
         files = self._rendering._files
-        names = {name.lower() for name in asked.headers}
-        if files is None or asked.kind not in SHARED_KINDS or asked.method != "GET" or "authorization" in names:
-            return await fetch()
-        origin = next((value for name, value in asked.headers.items() if name.lower() == "origin"), "")
-        answer, row.is_shared = await files.get(f"{origin} {asked.url}", fetch)
+        fields = {name.lower(): value for name, value in asked.headers.items()}
+        if files is None or asked.kind not in SHARED_KINDS or asked.method != "GET" or "authorization" in fields:
+            return await self._fetched(asked, row)
+        key = f"{fields.get('origin', '')} {asked.url}"
+        answer, row.is_shared = await files.get(key, partial(self._fetched, asked, row))
         if row.is_shared:
             self._rendering.crawl.stats.inc("browser/shared")
         return answer
@@ -794,9 +747,6 @@ def _answer_of(response: Response) -> Answer:
     return Answer(response.status, fields, response.body)
 
 
-SAME_SITE = {"strict": "Strict", "lax": "Lax", "none": "None"}
-
-
 def to_devtools(cookie: Cookie) -> dict[str, Any]:
     """Return a cookie in the form of DevTools (``Network.CookieParam``)."""
     made: dict[str, Any] = {
@@ -807,8 +757,8 @@ def to_devtools(cookie: Cookie) -> dict[str, Any]:
         "secure": cookie.is_secure,
         "httpOnly": cookie.is_http_only,
     }
-    if cookie.same_site in SAME_SITE:
-        made["sameSite"] = SAME_SITE[cookie.same_site]
+    if cookie.same_site in ("strict", "lax", "none"):
+        made["sameSite"] = cookie.same_site.capitalize()
     if cookie.expires_utc is not None:
         made["expires"] = cookie.expires_utc.timestamp()
     return made

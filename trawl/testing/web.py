@@ -390,7 +390,7 @@ class SimulatedPage:
         if answer is None:
             from trawl.browser.devtools import CommandFailed  # noqa: PLC0415 - few crawls render pages
 
-            raise CommandFailed("Page.navigate", f"{url}: net::ERR_FAILED")
+            raise CommandFailed(f"Page.navigate: {url}: net::ERR_FAILED")
         location = next((value for name, value in answer.headers if name.lower() == "location"), "")
         if 300 <= answer.status < 400 and location:
             await self.goto(urljoin(url, location))
