@@ -65,15 +65,10 @@ async def wait_to_send(
 ) -> bool:
     """Wait with an open connection until the request may be sent. A checkpoint only if it waits.
 
-    Args:
-        on_sent: The transport's callback. When it returns a time, it is called again at that time.
-        answer: The value that ``on_sent`` has just returned: a time or True.
-        put_off: Called before each wait with the seconds of the wait, to extend the request's timeouts.
-        is_open: Returns whether the connection is still open. It is called after each wait, because a send on a closed
-            connection would waste a turn. None if the transport can't check this.
-
-    Returns:
-        True if the request must not be sent.
+    Returns True if the request must not be sent. ``answer`` is the value that ``on_sent`` has just returned.
+    ``put_off`` is called with the seconds of each wait, to extend the request's timeouts. After each wait, ``is_open``
+    checks the connection, because a send on a closed connection would waste a turn; None if the transport can't check
+    this.
     """
     again: bool | float | None = answer
     while again and again is not True:
@@ -86,9 +81,8 @@ async def wait_to_send(
 def tell_written(on_sent: OnSent) -> None:
     """Report that the request's headers were written. Called again after a body that is written separately.
 
-    On a busy machine, a write may take tens of milliseconds, and the server receives the request at the end of the
-    write. If a delay were counted from the start of the write, the next request would arrive early by the duration of
-    the write.
+    On a busy machine, a write may take tens of milliseconds, and the server receives the request at its end. If a delay
+    were counted from its start, the next request would arrive early.
     """
     written: Callable[[], None] | None = getattr(on_sent, "written", None)
     if written is not None:
@@ -96,10 +90,9 @@ def tell_written(on_sent: OnSent) -> None:
 
 
 def needs_new_connection(on_sent: OnSent) -> bool:
-    """Return whether an earlier attempt used a dead connection, so that the request had to wait for another attempt.
+    """Return whether the request must use a new connection, because an earlier attempt used a dead one.
 
-    Such a request must use a new connection. If a transport can't enforce that, it must send the request only once.
-    Otherwise, the request could wait for attempts forever.
+    A transport that can't enforce that must send it only once, or the request could wait for attempts forever.
     """
     return getattr(on_sent, "needs_new_connection", False)
 
@@ -175,10 +168,9 @@ def tls_failure(error: ssl.SSLError) -> DownloadError:
 
 
 def is_short_of_files(error: BaseException | None) -> bool:
-    """Return whether ``error`` occurred because the limit of open files is reached (``ulimit -n``).
+    """Return whether the limit of open files of this process or of the system (``ulimit -n``) has caused ``error``.
 
-    The limit may be that of this process or of the system. The error of a failed name lookup does not show the cause,
-    so for such an error, this function tries to open a file.
+    The error of a failed name lookup does not show the cause, so this function then tries to open a file.
     """
     found = system_error(error)
     if isinstance(found, socket.gaierror):

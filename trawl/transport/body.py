@@ -65,13 +65,8 @@ later.
 class Body:
     """A body that is read in chunks and returned whole or in parts.
 
-    Args:
-        codings: The codings in the order in which they were applied. Decoding starts with the last coding and stops
-            before the first unknown coding.
-        max_bytes: Maximum size in bytes, both as sent and after each decoder; 0 for no limit.
-
-    Raises:
-        ResponseBroken: If there are more than ``MAX_CODINGS`` codings.
+    ``codings`` are in the order in which they were applied. Decoding stops before the first unknown coding.
+    ``max_bytes`` limits the size as sent and after each decoder; 0 sets no limit.
     """
 
     def __init__(self, codings: Sequence[str], max_bytes: int) -> None:
@@ -101,9 +96,7 @@ class Body:
         return bool(self._decoders)
 
     async def feed(self, chunk: bytes) -> None:
-        """Add the next bytes.
-
-        A checkpoint if much is decompressed. After a cancellation, the bytes decoded so far are kept.
+        """Add the next bytes. A checkpoint if much is decompressed. After a cancellation, the decoded bytes are kept.
 
         Raises:
             BodyTooLarge: If the body exceeds its limit. The bytes up to the limit are kept.
@@ -114,19 +107,14 @@ class Body:
             await self.give_way(piece)
 
     def decoded(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the decoded chunks of the next bytes. Some chunks may be empty.
+        """Yield the decoded chunks of the next bytes, some of them empty. Raises the same errors as :meth:`feed`.
 
-        The caller must keep or write each chunk, and call :meth:`give_way` before it requests the next chunk. Raises
-        the same errors as :meth:`feed`, but first yields the bytes up to the limit.
+        The caller must keep or write each chunk, and call :meth:`give_way` before it requests the next chunk.
         """
         return self._through(chunk, 0)
 
     async def give_way(self, piece: bytes) -> None:
-        """Execute a checkpoint if enough work was done since the last checkpoint.
-
-        Args:
-            piece: The chunk that :meth:`decoded` has just yielded.
-        """
+        """Execute a checkpoint after enough work. ``piece`` is the last chunk of :meth:`decoded`."""
         if not self._decoders:
             return
         self._work += len(piece) + STEP_BYTES
@@ -181,14 +169,10 @@ class Body:
 
 @attrs.frozen
 class ResponseLimits:
-    """The limits of a response's body.
+    """The limits of a response's body. 0 bytes set no limit.
 
-    Attributes:
-        max_bytes: Maximum bytes of a body, as sent and after decompression; 0 for no limit.
-        warn_bytes: Size in bytes above which a body is logged; 0 for no log.
-        is_strict: Whether a body that ended early is an error.
-        decodes: Whether compressed bodies are decompressed.
-        truncates: Whether a body that is too large is cut at ``max_bytes`` instead of being an error.
+    With ``is_strict``, a body that ended early is an error. With ``truncates``, a body that is too large is cut instead
+    of being an error.
     """
 
     max_bytes: int
@@ -232,11 +216,7 @@ class ResponseLimits:
         )
 
     def body(self, codings: Sequence[str], length: int | None) -> Body:
-        """Return the object for reading the body.
-
-        Args:
-            codings: The values of the response's ``Content-Encoding`` headers.
-            length: The response's ``Content-Length``; None if it has none.
+        """Return the object for reading a body. ``length`` is the ``Content-Length``, if there is one.
 
         Raises:
             BodyTooLarge: If the length exceeds the limit.
@@ -251,17 +231,10 @@ class ResponseLimits:
     ) -> tuple[bytes, Sequence[str]]:
         """Return the kept part of a body after reading, and the response's flags. Logs a large body.
 
-        Args:
-            body: The body.
-            loss: The error at the end of the body; None if there was none.
-            request: The request that received the response.
-            is_cut: Whether the body ended because the server closed the TLS connection without ``close_notify``. Such a
-                body may be incomplete. The response gets the flag of an incomplete body (RFC 9112, 9.8), but no error,
-                because many servers close connections like this.
-
-        Raises:
-            DownloadError: If ``loss`` is an error, or the data of a coding ended early, and the limits do not allow an
-                incomplete body.
+        ``loss`` is the error at the end of the body. It is raised, like coded data that ended early, if the limits
+        allow no incomplete body. If the server closed the TLS connection without ``close_notify`` (``is_cut``), the
+        body may be incomplete. Then the response gets a flag (RFC 9112, 9.8), but no error, because many servers close
+        connections so.
         """
         if self.truncates and isinstance(loss, BodyTooLarge):
             return body.finish(), ("truncated",)
@@ -282,8 +255,7 @@ def sink_for(request: Request, status: int) -> BodySink | None:
 class SinkWriter:
     """Writes one body to a sink if the body is large. Enter it before reading, and exit it after the end of the body.
 
-    Attributes:
-        has_begun: Whether the start of the body was written to the sink, because the body is large.
+    ``has_begun`` is True after the start of a large body was written.
     """
 
     __slots__ = ("_held_bytes", "_memory_bytes", "_sink", "has_begun")
@@ -311,10 +283,7 @@ class SinkWriter:
     async def feed(self, body: Body, chunk: bytes) -> None:
         """Add the next bytes from the connection. A checkpoint if anything is written or much is decompressed.
 
-        Raises:
-            BodyTooLarge: If the body exceeds its limit. The bytes up to the limit are kept.
-            ResponseBroken: If a coding can't be decoded.
-            BodyNotWritten: If the sink can't store the body.
+        Raises BodyNotWritten if the sink can't store the body, and the errors of :meth:`Body.feed`.
         """
         for piece in body.decoded(chunk):
             body.keep(piece)
@@ -325,14 +294,7 @@ class SinkWriter:
             await body.give_way(piece)
 
     async def end(self, rest: bytes) -> Callable[..., Response]:
-        """Write ``rest``, the end of the body. A checkpoint if anything is written.
-
-        Returns:
-            The class that creates the response, or a function with the same arguments.
-
-        Raises:
-            BodyNotWritten: If the sink can't store the body.
-        """
+        """Write the end of the body, and return the function that creates the response. A checkpoint if it writes."""
         if not self.has_begun:
             return Response
         if rest:
@@ -347,11 +309,7 @@ class SinkWriter:
 
 
 async def write_to_sink(response: Response, sink: BodySink) -> Response:
-    """Write the body of ``response`` to a sink if it is large, and return the new response. A checkpoint if large.
-
-    Raises:
-        BodyNotWritten: If the sink can't store the body.
-    """
+    """Write the body of ``response`` to a sink if it is large, and return the new response. A checkpoint if large."""
     body = Body((), 0)
     async with SinkWriter(sink) as writer:
         await writer.feed(body, response.body)

@@ -25,13 +25,7 @@ ATTEMPT_DELAY = 0.25
 
 @attrs.frozen
 class ConnectOptions:
-    """Options of a connection.
-
-    Attributes:
-        bind_address: The local address and port; None if the system chooses.
-        socket_options: Level, option and value of ``setsockopt``, set before connecting.
-        uds: The path of a Unix socket to use for every host; None for TCP.
-    """
+    """Options of a connection. If ``uds``, the path of a Unix socket, is set, it is used for every host."""
 
     bind_address: BindAddress | None = None
     socket_options: tuple[tuple[Any, ...], ...] = ()
@@ -55,15 +49,8 @@ async def dial(
 ) -> trio.SocketStream:
     """Connect to ``host``, trying each of its addresses. Cancelling closes all opened sockets. Always a checkpoint.
 
-    Args:
-        host: A name, or an address without brackets.
-        port: The port.
-        resolve: Looks up names.
-        guard: Decides to which addresses the crawl may connect; None for all.
-        options: Options of the connection.
-
     Raises:
-        AddressRefused: If the crawl must not connect to any address of ``host``.
+        AddressRefused: If ``guard`` allows no address of ``host``.
         OSError: If no connection can be opened. It is ``socket.gaierror`` if the name has no address, otherwise the
             error of the first address that failed.
     """

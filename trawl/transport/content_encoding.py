@@ -38,12 +38,9 @@ class Decoder(Protocol):
         """True if the input has ended properly."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the output for ``data``, one chunk for each step of bounded work.
+        """Yield the output for ``data``, one chunk for each step of bounded work. Raises the codec's own error.
 
-        Raises the codec's own error for broken input.
-
-        Args:
-            data: At most :data:`INPUT_BYTES` bytes.
+        ``data`` has at most :data:`INPUT_BYTES` bytes.
         """
 
 

@@ -128,10 +128,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         await trio.lowlevel.checkpoint()
 
     async def _begin(self, request: httpx.Request, origin: Origin, release: Callable[[], None]) -> _OpenRequest:
-        """Send ``request`` and read the headers of its response.
-
-        ``release`` is called when the request has ended, to release its place.
-        """
+        """Send ``request`` and read the headers of its response. ``release`` is called when the request has ended."""
         connection = self._pool.take(origin, trio.current_time())
         is_reused = connection is not None
         while True:
@@ -152,11 +149,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
                 raise
 
     async def _connected(self, request: httpx.Request, origin: Origin) -> NetworkStream:
-        """Open a connection, with the allowed number of attempts.
-
-        Raises:
-            httpx.TransportError: If all attempts failed.
-        """
+        """Open a connection, with the allowed number of attempts."""
         if self._places.borrowed_tokens + len(self._pool) > self._places.total_tokens:
             self._pool.make_room()
         attempts = 1
@@ -209,10 +202,7 @@ def _has_body(request: httpx.Request) -> bool:
 
 @asynccontextmanager
 async def _pieces_of(body: Any) -> AsyncGenerator[AsyncIterator[bytes], None]:
-    """Provide the chunks of ``body``.
-
-    If ``body`` is a generator, it is closed at the end, even if it was not read completely.
-    """
+    """Provide the chunks of ``body``. A generator is closed at the end, even if it was not read completely."""
     pieces = aiter(body)
     try:
         yield pieces
@@ -242,9 +232,7 @@ class _OpenRequest:
     async def begin(self) -> None:
         """Send the request and read the headers of the response.
 
-        Raises:
-            httpx.TransportError: If the request fails.
-            ConnectionClosedError: If the connection ended before the first byte of the response.
+        Raises ConnectionClosedError if the connection ended before the first byte of the response, or httpx's errors.
         """
         with _mapped(self._request):
             await self._send()
@@ -255,9 +243,6 @@ class _OpenRequest:
         """Return the next chunk of the body, still compressed; empty at the end. Always a checkpoint.
 
         Cancelling closes the connection.
-
-        Raises:
-            httpx.TransportError: If the body is incomplete, or does not arrive in time.
         """
         has_waited = False
         while self._is_open:
@@ -278,10 +263,7 @@ class _OpenRequest:
         return self._pieces.pop(0) if self._pieces and self._is_open else b""
 
     def close(self) -> None:
-        """Return the connection to the pool, or close it if it can't be used again. Then release the request's place.
-
-        Safe to call twice.
-        """
+        """Keep or close the connection, and release the request's place. Safe to call twice."""
         if not self._is_open:
             return
         self._is_open = False
@@ -335,11 +317,7 @@ class _OpenRequest:
         await _within(self._request, "write", httpx.WriteTimeout, send)
 
     def _head(self) -> bytes:
-        """Return the bytes before the body.
-
-        Raises:
-            httpx.LocalProtocolError: If a header contains a line break, which could add another header.
-        """
+        """Return the bytes before the body. A line break in a header, which could add another, is an error."""
         request, fields = self._request, self._request.headers.raw
         path = request.extensions.get("target", request.url.raw_path)
         head = head_bytes(request.method.encode("ascii"), path, fields)
@@ -349,11 +327,7 @@ class _OpenRequest:
         return head
 
     async def _message(self, head: bytes) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of the request. ``head`` is sent together with the first chunk of the body.
-
-        Raises:
-            httpx.LocalProtocolError: If the body's length differs from ``Content-Length``.
-        """
+        """Yield the bytes of the request. ``head`` is sent together with the first chunk of the body."""
         request = self._request
         is_chunked = "transfer-encoding" in request.headers
         left = int(request.headers.get("content-length") or 0)

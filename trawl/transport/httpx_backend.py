@@ -63,14 +63,7 @@ _HTTP = b"HTTP/"
 
 
 class Backend(httpcore.AsyncNetworkBackend):
-    """Opens streams for httpcore.
-
-    Args:
-        resolve: Looks up names.
-        guard: Decides to which addresses the crawl may connect; None for all.
-        bind_address: Local address of the connections; None if the system chooses.
-        room: Called if too many files are open, to close an idle connection; None if no connection can be closed.
-    """
+    """Opens streams for httpcore. If too many files are open, ``room`` closes an idle connection."""
 
     def __init__(
         self,
@@ -96,12 +89,7 @@ class Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Open a connection to ``host``. Later TLS handshakes on it share ``timeout``. Always a checkpoint.
-
-        Raises:
-            httpcore.ConnectTimeout: If it takes longer than ``timeout``.
-            httpcore.ConnectError: If no address accepts the connection, or the name has no address.
-        """
+        """Open a connection to ``host``. Later TLS handshakes on it share ``timeout``. Always a checkpoint."""
         while True:
             deadline = trio.current_time() + (inf if timeout is None else timeout)
             try:
@@ -133,9 +121,8 @@ def _peer_of(stream: trio.SocketStream) -> str:
 class Stream(httpcore.AsyncNetworkStream):
     """A connection for use by httpcore, closed without waiting for the peer.
 
-    Attributes:
-        is_spoilt: Whether the connection must not be used for another request.
-        is_cut: Whether the connection ended without the peer's TLS ``close_notify``.
+    A connection that ``is_spoilt`` must not be used for another request. One that ``is_cut`` ended without the peer's
+    TLS ``close_notify``.
     """
 
     def __init__(self, stream: trio.abc.Stream, sock: trio.socket.SocketType, peer: str, deadline: float) -> None:
@@ -160,10 +147,8 @@ class Stream(httpcore.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Wait for the next bytes and return them; empty at the end. Always a checkpoint.
 
-        Raises:
-            httpcore.ReadTimeout: If no bytes arrive in time.
-            httpcore.ReadError: If the connection broke, or the stream refuses reads.
-            httpcore.RemoteProtocolError: If a response does not start like HTTP.
+        Raises ``httpcore.RemoteProtocolError`` if a response does not start like HTTP, and ReadError if reads are
+        refused.
         """
         if self._is_refused:
             await trio.lowlevel.checkpoint()
@@ -185,12 +170,7 @@ class Stream(httpcore.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all of ``buffer``. A checkpoint unless it is empty.
-
-        Raises:
-            httpcore.WriteTimeout: If the peer does not accept it in time.
-            httpcore.WriteError: If the connection broke.
-        """
+        """Send all of ``buffer``. A checkpoint unless it is empty."""
         if not buffer:
             return
         # The handshake with a SOCKS proxy is not HTTP. httpcore sends it without a timeout, unlike all other data.
@@ -214,12 +194,7 @@ class Stream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """Do the TLS handshake before the deadline for connecting, and return the stream over TLS.
-
-        Raises:
-            httpcore.ConnectTimeout: If the deadline passes.
-            httpcore.ConnectError: If the handshake fails.
-        """
+        """Do the TLS handshake before the deadline for connecting, and return the stream over TLS."""
         name = server_hostname and server_hostname.strip("[]").rstrip(".")
         secure = trio.SSLStream(self._stream, ssl_context, server_hostname=name)
         try:
@@ -252,13 +227,7 @@ class Stream(httpcore.AsyncNetworkStream):
 
 @attrs.frozen
 class Route:
-    """The route of a request.
-
-    Attributes:
-        proxy: The proxy; None for a direct connection.
-        authorization: The request's own ``Proxy-Authorization``; "" if it has none.
-        bind_address: Local address of the connections; None for the default.
-    """
+    """The route of a request. ``authorization`` is its own ``Proxy-Authorization``; "" if it has none."""
 
     proxy: Proxy | None = None
     authorization: str = ""
@@ -399,13 +368,9 @@ def _package(error: object) -> str:
 
 
 def mapped(error: Exception, host: str, proxy: Proxy | None, settings: TransportSettings) -> DownloadError:
-    """Return trawl's error for an error of httpcore.
+    """Return trawl's error for an error of httpcore or one of its dependencies.
 
-    Args:
-        error: An error raised by httpcore or one of its dependencies.
-        host: The host of the request.
-        proxy: The proxy, if it has not accepted the request yet; None if the error does not concern a proxy.
-        settings: The settings with the timeouts.
+    ``proxy`` is None if the error does not concern a proxy, for example because the proxy has accepted the request.
     """
     failure = _host_error(error, host, settings) if proxy is None else _proxy_error(error, proxy, settings)
     failure.__cause__ = error

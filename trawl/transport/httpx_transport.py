@@ -78,7 +78,6 @@ class RequestTrace:
     Attributes:
         is_new: Whether a connection was opened for the request.
         is_through: Whether a proxy has accepted the request, so that the proxy is not the cause of later errors.
-        has_sent: Whether the request was sent.
     """
 
     __slots__ = (
@@ -110,11 +109,7 @@ class RequestTrace:
         return (not self.is_new or self._has_waited) and self.has_sent and self._outcome.first_byte_at is None
 
     async def __call__(self, event: str, details: Mapping[str, Any]) -> None:
-        """Record an event of httpcore.
-
-        Raises:
-            SendRefusedError: If the request is about to be sent, but must not be sent now.
-        """
+        """Record an event of httpcore, or raise SendRefusedError if the request must not be sent now."""
         where, _, what = event.partition(".")
         outcome = self._outcome
         if what == "connect_tcp.started":
@@ -164,17 +159,7 @@ class RequestTrace:
 class _ResponseReader:
     """Reads the body of one response, after its headers were read.
 
-    Args:
-        request: The request of the response.
-        answer: httpcore's response, whose body was not read.
-        outcome: The outcome in which the request's times are recorded.
-        settings: Timeouts and limits.
-
-    Attributes:
-        received: The body so far, still compressed, for an archive; None without an archive.
-
-    Raises:
-        ResponseBroken: If the response's status code or a header is invalid.
+    ``received`` is the body so far, still compressed, for an archive. An invalid status code or header is an error.
     """
 
     def __init__(
@@ -193,12 +178,7 @@ class _ResponseReader:
         outcome.size = len(_head_of(answer))
 
     async def read(self) -> Response:
-        """Read the body and return the response.
-
-        Raises:
-            DownloadError: If the body is larger than the limit, or broken.
-            Exception: If reading fails, with one of the types in ``BODY_BROKEN``.
-        """
+        """Read the body and return the response. Raises DownloadError, or an error in ``BODY_BROKEN``."""
         writer = None if self._sink is None else SinkWriter(self._sink)
         try:
             self._body: Body = self._limits.body(self._headers.getlist("Content-Encoding"), self._length)
@@ -231,8 +211,8 @@ class _ResponseReader:
     async def _read_body(self, writer: SinkWriter | None) -> DownloadError | None:
         """Read the body to its end, and return the error that ended it; None if there was none.
 
-        After an error or a cancellation between two chunks, httpcore's generators must still finish. To make them
-        finish, the stream refuses reads. The error is raised afterwards.
+        After an error or a cancellation between two chunks, the stream refuses reads, so that httpcore's generators
+        finish. The error is raised afterwards.
         """
         refused: DownloadError | None = None
         cancelled: trio.Cancelled | None = None
@@ -288,8 +268,7 @@ class _ResponseReader:
 def _head_of(answer: httpcore.Response) -> bytes:
     """Return the status line and the headers as received. For HTTP/2, return them in the form of HTTP/1.1.
 
-    httpcore has removed the chunked framing from the body, so ``Transfer-Encoding`` gets the name that archives use in
-    this case.
+    httpcore has removed the chunked framing, so ``Transfer-Encoding`` gets the name that archives use in this case.
     """
     version: bytes = answer.extensions.get("http_version", b"HTTP/1.1")
     reason: bytes = answer.extensions.get("reason_phrase", b"")
@@ -301,11 +280,7 @@ def _head_of(answer: httpcore.Response) -> bytes:
 
 
 def _check(answer: httpcore.Response) -> None:
-    """Reject invalid status codes and headers that httpcore accepts (RFC 9113, 8.2.1; RFC 9110, 15).
-
-    Raises:
-        ResponseBroken: If the status code or a header is invalid.
-    """
+    """Reject invalid status codes and headers that httpcore accepts (RFC 9113, 8.2.1; RFC 9110, 15)."""
     if not 200 <= answer.status <= 999:
         raise ResponseBroken(f"the response is broken: its status is {answer.status:03}")
     for name, value in answer.headers:
@@ -435,9 +410,8 @@ class HttpxTransport:
         """Return the route of ``request``.
 
         Raises:
-            RequestInvalid: If the request's proxy or ``bindaddress`` is invalid, or the proxy needs a package that is
-                not installed.
-            AddressRefused: If the request uses a proxy, and its URL has an address to which the crawl must not connect.
+            RequestInvalid: If its proxy or ``bindaddress`` is invalid, or the proxy needs a missing package.
+            AddressRefused: If it uses a proxy, and its URL has an address to which the crawl must not connect.
         """
         bind_address = BindAddress.for_request(request)
         url = request.meta_get("proxy")

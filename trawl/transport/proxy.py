@@ -19,13 +19,9 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 @attrs.frozen
 class Proxy:
-    """A parsed proxy URL.
+    """A parsed proxy URL. The proxy always looks up host names.
 
-    Attributes:
-        scheme: ``"http"``, ``"https"`` (TLS up to the proxy) or ``"socks5"``; the proxy always looks up host names.
-        host: The host, without brackets.
-        port: The port. Always known.
-        credentials: User and password; None if the URL has none.
+    The scheme is ``"http"``, ``"https"`` (TLS up to the proxy) or ``"socks5"``, and the host has no brackets.
     """
 
     scheme: str
@@ -37,8 +33,7 @@ class Proxy:
     def of(cls, url: str) -> Proxy:
         """Parse ``http://user:password@host:port``. The default scheme is ``http``, and ``socks5h`` means ``socks5``.
 
-        Raises:
-            ValueError: If ``url`` is not a proxy URL. The message omits the credentials.
+        Raises ValueError if ``url`` is not a proxy URL. The message omits the credentials.
         """
         parts = urlsplit(url.strip() if _SCHEME.match(url.strip()) else f"http://{url.strip()}")
         scheme = "socks5" if parts.scheme in {"socks5h", "socks"} else parts.scheme
@@ -66,9 +61,8 @@ class Proxy:
 class EnvironmentProxies:
     """The proxies named by environment variables, with the rules of curl and Python's urllib.
 
-    Attributes:
-        by_scheme: The proxy for each URL scheme. The key ``"all"`` applies to schemes that are not listed.
-        exceptions: The entries of ``no_proxy``.
+    The key ``"all"`` of ``by_scheme`` applies to schemes that are not listed. ``exceptions`` are the entries of
+    ``no_proxy``.
     """
 
     by_scheme: Mapping[str, str] = attrs.Factory(dict)

@@ -67,23 +67,14 @@ _FAMILIES = {"AAAA": socket.AF_INET6, "A": socket.AF_INET}  # IPv6 comes first (
 
 @attrs.frozen
 class Address:
-    """The address of a socket.
-
-    Attributes:
-        family: ``socket.AF_INET``, ``socket.AF_INET6`` or ``socket.AF_UNIX``.
-        sockaddr: The address in the form of the socket module for this family.
-    """
+    """The address of a socket. ``sockaddr`` has the form of the socket module for its family."""
 
     family: int
     sockaddr: tuple[Any, ...] | str
 
 
 class AddressList(list[Address]):
-    """Addresses with a known lifetime.
-
-    Attributes:
-        lifetime: Seconds for which they are valid.
-    """
+    """Addresses that are valid for ``lifetime`` seconds."""
 
     def __init__(self, addresses: Iterable[Address], *, lifetime: float) -> None:
         super().__init__(addresses)
@@ -130,9 +121,6 @@ class ThreadResolver:
 
     While an abandoned lookup of a name hangs, further lookups of the name fail without a thread, so that no name takes
     more than one thread.
-
-    Args:
-        blocking: Runs the lookups; None to run each in its own thread.
     """
 
     def __init__(self, blocking: Blocking | None = None) -> None:
@@ -140,11 +128,7 @@ class ThreadResolver:
         self._left: dict[str, _ThreadLookup] = {}
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
-        """Look up ``host``. Cancelling abandons the lookup in its thread. Always a checkpoint.
-
-        Raises:
-            OSError: ``socket.gaierror`` if the name has no address, or if an earlier lookup of the name has not ended.
-        """
+        """Look up ``host``. Cancelling abandons the lookup in its thread. Always a checkpoint."""
         literal = literal_address(host, port)
         if literal is not None:
             await trio.lowlevel.checkpoint()
@@ -179,13 +163,8 @@ class ResolverCache:
     """Calls ``resolve`` once for each name and lifetime, even if several tasks wait for the result.
 
     A failure is raised in all waiting tasks, and not cached. If the task that runs the lookup is cancelled, one of the
-    waiting tasks repeats the lookup.
-
-    Args:
-        resolve: Looks up names.
-        lifetime: Seconds for which a result is cached; None to use the result's own lifetime, or ``LIFETIME`` if it has
-            none.
-        max_names: Maximum number of cached names.
+    waiting tasks repeats the lookup. Without ``lifetime`` (in seconds), the result's own lifetime counts, or
+    ``LIFETIME``.
     """
 
     def __init__(self, resolve: Resolve, *, lifetime: float | None = None, max_names: int = MAX_NAMES) -> None:
@@ -196,11 +175,7 @@ class ResolverCache:
         self._pending: dict[tuple[str, int], _ActiveLookup] = {}
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
-        """Return the addresses of ``host``. Always a checkpoint.
-
-        Raises:
-            OSError: ``socket.gaierror`` if the name has no address.
-        """
+        """Return the addresses of ``host``. Always a checkpoint."""
         await trio.lowlevel.checkpoint()
         key = host, port
         while True:
@@ -243,9 +218,6 @@ class CrawlResolver:
     """The addresses of hosts, each looked up once, so that a host keeps its addresses during a crawl.
 
     Transports can use this object as their resolver. A failure is not cached.
-
-    Args:
-        resolve: Looks up names.
     """
 
     __slots__ = ("_resolve",)
@@ -254,23 +226,16 @@ class CrawlResolver:
         self._resolve = ResolverCache(resolve, lifetime=inf, max_names=MAX_HOSTS)
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
-        """Return the addresses of ``host``, best first. Always a checkpoint.
-
-        Raises:
-            OSError: ``socket.gaierror`` if the name has no address.
-        """
+        """Return the addresses of ``host``, best first. Always a checkpoint."""
         # Pass 0 as the port, so that a host is looked up once for all ports.
         found = await self._resolve(host, 0)
         return [attrs.evolve(each, sockaddr=(each.sockaddr[0], port, *each.sockaddr[2:])) for each in found]
 
     async def address_of(self, host: str) -> str | None:
-        """Return the first address of ``host``; None if the lookup finds none within ``LOOKUP_TIMEOUT``.
+        """Return the first address of ``host``; None if the lookup finds none within ``LOOKUP_TIMEOUT``. A checkpoint.
 
-        Always a checkpoint.
-
-        Args:
-            host: A name or address, with or without a port, written like a throttling scope, for example
-                ``[::1]:8080``.
+        ``host`` is a name or address, with or without a port, written like a throttling scope, for example
+        ``[::1]:8080``.
         """
         with trio.move_on_after(LOOKUP_TIMEOUT):
             try:
@@ -294,10 +259,6 @@ class DnsResolver:
     Cancelling ends a lookup. The system looks up names without a dot, such as ``localhost``. For other names, the
     system's hosts file is not read.
 
-    Args:
-        system: Looks up names without a dot; None for the system's lookup in threads.
-        resolver: dnspython's resolver; None for a resolver with the system's name servers.
-
     Raises:
         SettingsError: If dnspython is not installed, or the system has no name server configured.
     """
@@ -316,11 +277,7 @@ class DnsResolver:
         self._system: Resolve = system or ThreadResolver()
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
-        """Return the addresses of ``host`` with their lifetime. Always a checkpoint.
-
-        Raises:
-            OSError: ``socket.gaierror`` if the name has no address, or no name server has responded.
-        """
+        """Return the addresses of ``host`` with their lifetime. Always a checkpoint."""
         literal = literal_address(host, port)
         if literal is not None:
             await trio.lowlevel.checkpoint()
@@ -353,9 +310,8 @@ def _addresses(
 ) -> AddressList:
     """Return the addresses of both responses, with the shorter lifetime.
 
-    Raises:
-        socket.gaierror: If there are no addresses. The code is ``EAI_NONAME`` if a server has reported that the name
-            does not exist or the name is invalid, and ``EAI_AGAIN`` if no server has responded.
+    Without addresses, the error has the code ``EAI_NONAME`` if a server has reported that the name does not exist or
+    the name is invalid, and ``EAI_AGAIN`` if no server has responded.
     """
     import dns.exception  # noqa: PLC0415
     import dns.resolver  # noqa: PLC0415

@@ -21,12 +21,7 @@ _MAX_PORT = 65_535
 
 @attrs.frozen
 class BindAddress:
-    """The local address of connections.
-
-    Attributes:
-        host: An IP address of this machine.
-        port: The local port of each connection; 0 for any free port.
-    """
+    """The local address of connections: an IP address of this machine, and a port; 0 for any free port."""
 
     host: str
     port: int = 0
@@ -35,9 +30,7 @@ class BindAddress:
     def of(cls, value: object) -> BindAddress:
         """Parse an address, or an address and a port, as in ``DOWNLOAD_BIND_ADDRESS`` and ``bindaddress``.
 
-        Raises:
-            ValueError: If ``value`` has neither form. Host names are not accepted, because a name may have several
-                addresses.
+        Raises ValueError for any other value. Host names are not accepted, because a name may have several addresses.
         """
         host, port = value if isinstance(value, tuple | list) and len(value) == 2 else (value, 0)
         try:
@@ -52,11 +45,7 @@ class BindAddress:
 
     @classmethod
     def for_request(cls, request: Request) -> BindAddress | None:
-        """Return the address in the request's meta ``bindaddress``; None if there is none.
-
-        Raises:
-            RequestInvalid: If ``bindaddress`` is not an address.
-        """
+        """Return the address in the request's meta ``bindaddress``, or raise RequestInvalid if it is not one."""
         value = request.meta_get("bindaddress")
         if not value:
             return None
@@ -66,11 +55,7 @@ class BindAddress:
             raise RequestInvalid(f"its bindaddress must be {error}") from error
 
     def check(self) -> None:
-        """Check that this machine has the address, by binding a socket to the address for a moment.
-
-        Raises:
-            SettingsError: If this machine does not have the address, so that no connection could be opened.
-        """
+        """Bind a socket to the address for a moment. Raises SettingsError if this machine does not have it."""
         family = socket.AF_INET6 if ip_address(self.host).version == 6 else socket.AF_INET
         name = "DOWNLOAD_BIND_ADDRESS"
         try:

@@ -100,17 +100,13 @@ logger: logging.Logger = logging.getLogger("trawl.transport")
 
 @attrs.frozen
 class WarcEntry:
-    """One request and its response or error.
+    """One request and its response or error. The times are wall times.
 
     Attributes:
-        request: The request that was sent.
-        response: The response; None if the exchange ended with ``error``.
-        started_utc: Wall time of the start of connecting, or of the send on a kept connection.
+        started_utc: Start of connecting, or of the send on a kept connection.
         received: Head and body of the response as received; None if unknown. The body is None if it went to a file.
-        error: The error that ended the exchange; None if there is a response.
-        sent_utc: Wall time of the send; None if the request was not sent.
-        headers_utc: Wall time at which the headers were read; None if no headers were read.
-        ended_utc: Wall time of the last byte or of the error; None to use ``started_utc``.
+        headers_utc: Time at which the headers were read.
+        ended_utc: Time of the last byte or of the error; None to use ``started_utc``.
         charges: Slot (0 for none), amount and name of each scope that was charged.
     """
 
@@ -162,11 +158,8 @@ class WarcWriter:
     def __init__(self, path: str, max_bytes: int, *, has_bodies: bool = True) -> None:
         """Write to files named after ``path``, and start a new file when the current file has ``max_bytes``.
 
-        Without ``has_bodies``, the bodies of responses are omitted, except those of robots.txt.
-
-        Raises:
-            SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.
-            OSError: If the first file can't be created.
+        Without ``has_bodies``, the bodies of responses are omitted, except those of robots.txt. Raises SettingsError
+        like :func:`warc_writer`, and OSError if the first file can't be created.
         """
         self._writes, self._ending = warc_writer(path)
         self._base = path.removesuffix(self._ending)
@@ -421,13 +414,8 @@ async def open_archive(
 ) -> AsyncGenerator[Callable[[Transport], Transport], None]:
     """Provide a function that wraps a transport in a :class:`WarcTransport`. Leaving the block closes the file.
 
-    Args:
-        path: Path that determines the names of the files. For ``crawl.warc.gz``, the files are ``crawl-00001.warc.gz``
-            and so on.
-        max_bytes: Size in bytes at which the next file is started.
-        blocking: Runs the writes in threads.
-        now_utc: Returns the wall time.
-        has_bodies: Whether the bodies of all responses are written. If not, only the bodies of robots.txt are written.
+    For the path ``crawl.warc.gz``, the files are ``crawl-00001.warc.gz`` and so on. The next one is started at
+    ``max_bytes``. Without ``has_bodies``, only the bodies of robots.txt are written.
 
     Raises:
         SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.

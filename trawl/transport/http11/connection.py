@@ -69,8 +69,7 @@ class RequestDeadline:
     def start(self) -> None:
         """Enforce the timeouts from now on, because the request is about to wait.
 
-        Cancel scopes must be exited in the reverse order in which they were entered, so don't call this inside another
-        scope or nursery that the request has entered.
+        Cancel scopes must be exited in reverse order, so don't call this inside a scope or nursery of the request.
         """
         if self._scope is None:
             self._scope = trio.CancelScope(deadline=min(self._ends_at, self._deadline))
@@ -101,11 +100,7 @@ class RequestDeadline:
         self._move(inf)
 
     def still_reading(self) -> None:
-        """Change the phase to reading, but keep the deadline.
-
-        This suffices if little was sent, because the deadline would hardly change. The phase determines the error
-        message.
-        """
+        """Change the phase, which the error names, to reading. If little was sent, the deadline would hardly change."""
         self._phase = READING
 
     def put_off(self, seconds: float) -> None:
@@ -133,15 +128,12 @@ class Connection:
     """A stream to a server with the parser of its responses. Mutable, for speed.
 
     Attributes:
-        wire: The byte stream to and from the server.
-        parser: Reads the current response.
         requests: Number of requests sent so far, including the current one.
         idle_since: Event loop time, in seconds, at which the connection became idle.
         received: The bytes of the current response so far, for an archive; None without an archive.
         size: Number of bytes of the current response so far.
-        broken: The system error that ended sending the request; None if sending did not fail. Despite such an error,
-            there may be a response, because a server that refuses a body responds and closes the connection while the
-            body is being sent.
+        broken: The system error that ended sending the request. There may still be a response, because a server that
+            refuses a body responds and closes the connection while the body is being sent.
     """
 
     __slots__ = ("broken", "idle_since", "parser", "received", "requests", "size", "wire")
@@ -177,10 +169,7 @@ class Connection:
             self.broken = error
 
     async def receive(self, deadline: RequestDeadline | None = None) -> None:
-        """Wait for the next bytes of the response and parse them. Always a checkpoint.
-
-        Args:
-            deadline: The timeouts to start before this waits.
+        """Wait for the next bytes of the response and parse them. Starts ``deadline`` if it waits. A checkpoint.
 
         Raises:
             ResponseBroken: If the bytes are not a response, or the response ended early.
@@ -209,10 +198,7 @@ class Connection:
             parser.end()
 
     async def receive_word(self) -> None:
-        """Wait at most ``EXPECT_WAIT`` until the server requests the body or sends a final response (RFC 9110, 10.1.1).
-
-        Raises the same errors as :meth:`receive`.
-        """
+        """Wait ``EXPECT_WAIT`` until the server requests the body or sends a final response (RFC 9110, 10.1.1)."""
         parser = self.parser
         with trio.move_on_after(EXPECT_WAIT):
             while not (parser.has_head or parser.is_invited):
@@ -251,11 +237,7 @@ class Connection:
         self.close(is_cut=True)
 
     def close(self, *, is_cut: bool = False) -> None:
-        """Close the connection without waiting. Safe to call twice.
-
-        Args:
-            is_cut: Whether to discard the unsent part of a request.
-        """
+        """Close the connection without waiting, with ``is_cut`` without sending the rest. Safe to call twice."""
         self.wire.close(is_cut=is_cut)
         self.parser.close()
 
@@ -268,12 +250,7 @@ async def read_response(
 ) -> Response:
     """Read the response to the request just sent, and record when its headers and its end arrived.
 
-    Cancelling loses the response.
-
-    Raises:
-        DownloadError: If the response is broken, or larger than the limit.
-        ConnectionClosedError: If the server closed the connection instead of responding.
-        OSError: If the connection broke.
+    Raises DownloadError if the response is broken or too large, and the errors of :meth:`Connection.receive`.
     """
     parser = connection.parser
     broken = await _read_head(connection, deadline)
@@ -324,10 +301,7 @@ async def _read_body(
     broken: DownloadError | None,
     writer: SinkWriter | None = None,
 ) -> tuple[bytes, Sequence[str]]:
-    """Read a body that is incomplete or must be decoded or checked. Return it with the response's flags.
-
-    With ``writer``, return only the part that was not written to the sink.
-    """
+    """Read a body that is incomplete or must be decoded. Return the part not in ``writer``, and flags."""
     parser = connection.parser
     # In responses to HEAD and in a 304, ``Content-Length`` is the length of the body that a GET would have returned
     # (RFC 9110, 8.6).
@@ -348,10 +322,7 @@ async def _read_body(
 
 
 async def _read_head(connection: Connection, deadline: RequestDeadline) -> DownloadError | None:
-    """Read the headers.
-
-    Returns an error if the bytes that followed the headers in the same read are an invalid body; None otherwise.
-    """
+    """Read the headers. Returns an error if the bytes after them, in the same read, are an invalid body."""
     parser = connection.parser
     try:
         if not parser.has_head:
@@ -374,10 +345,7 @@ async def _read_rest(
     broken: DownloadError | None,
     writer: SinkWriter | None,
 ) -> DownloadError | None:
-    """Read the body to its end.
-
-    Returns the error at the end of the body if the limits allow an incomplete body; None if there was no error.
-    """
+    """Read the body to its end. Returns the error at its end if the limits allow an incomplete body."""
     parser = connection.parser
     while broken is None and not parser.is_complete:
         deadline.reading(trio.current_time())
@@ -395,10 +363,7 @@ async def _read_rest(
 
 
 async def _take(body: Body, piece: bytes, deadline: RequestDeadline, writer: SinkWriter | None) -> None:
-    """Process a chunk of a body.
-
-    The time for writing or decompressing the chunk does not count as the server's time.
-    """
+    """Process a chunk of a body. The time for writing or decompressing it does not count as the server's time."""
     if writer is not None or body.is_compressed:
         deadline.writing()
         deadline.start()

@@ -29,13 +29,8 @@ _BODY_EXPECTED = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110, 8.6
 class ParsedUrl:
     """The parts of a request's URL (RFC 9112, 3.2).
 
-    Attributes:
-        scheme: ``"http"`` or ``"https"``.
-        host: The host, without brackets.
-        port: The port. Always known.
-        authority: The value of ``Host``: the host, with the port unless it is the scheme's default.
-        path: The path and query, in ASCII.
-        user_info: The part before the ``@``; "" if there is none.
+    ``host`` has no brackets. ``authority`` is the value of ``Host``: the host, with the port unless it is the scheme's
+    default. ``path`` has the query, in ASCII. ``user_info`` is the part before the ``@``.
     """
 
     scheme: str
@@ -61,12 +56,8 @@ class ParsedUrl:
 def wire_fields(request: Request, parsed: ParsedUrl, accept_encoding: str | None) -> list[tuple[bytes, bytes]]:
     """Return the headers to send: the request's own headers, and the headers that the connection needs.
 
-    ``Host`` comes first (RFC 9110, 7.2). This function sets the headers for the body's length, and ignores those that
-    the request sets itself. The URL's user info becomes ``Authorization: Basic`` (RFC 7617) unless the request has this
-    header.
-
-    Raises:
-        RequestInvalid: If the request's own ``Host`` is not a host and port.
+    ``Host`` comes first (RFC 9110, 7.2). The body's length is set here, whatever the request sets itself. The URL's
+    user info becomes ``Authorization: Basic`` (RFC 7617) unless the request has this header.
     """
     headers = request.headers.copy()
     if accept_encoding is not None:
@@ -90,12 +81,10 @@ def _basic(user_info: str) -> str:
 
 @attrs.define
 class Message:
-    """A request ready to be sent.
+    """A request ready to be sent: ``head`` has all bytes before the body.
 
-    Attributes:
-        head: All bytes before the body.
-        is_last: Whether the request asks the server to close the connection.
-        expects: Whether the request has ``Expect: 100-continue`` (RFC 9110, 10.1.1).
+    With ``is_last``, it asks the server to close the connection; with ``expects``, it has ``Expect: 100-continue`` (RFC
+    9110, 10.1.1).
     """
 
     head: bytes
@@ -106,10 +95,7 @@ class Message:
 def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Message:
     """Return ``request`` as a message. It has the headers of :func:`wire_fields`, but is created faster.
 
-    Args:
-        request: The request.
-        origin: The origin of the request's URL.
-        defaults: Headers to add. A header that the request has or disables is not added.
+    ``defaults`` are headers to add unless the request has or disables them.
     """
     parsed = origin.parsed
     headers = request.headers

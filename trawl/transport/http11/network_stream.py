@@ -55,8 +55,7 @@ class NetworkStream(Protocol):
     async def receive_soon(self) -> bytes | None:
         """Let other tasks run, then return the received bytes: empty at the end, None if no bytes have arrived.
 
-        This is a checkpoint if it returns bytes. After a call that found no bytes, the next calls may return None
-        without a checkpoint.
+        This is a checkpoint if it returns bytes. After a call that found none, the next calls may return None at once.
         """
 
     async def receive(self) -> bytes:
@@ -71,18 +70,12 @@ class NetworkStream(Protocol):
     def close(self, *, is_cut: bool = False) -> None:
         """Close the connection without waiting, and without a TLS ``close_notify``. Safe to call twice.
 
-        Args:
-            is_cut: Whether to discard bytes that the system has not sent yet.
+        With ``is_cut``, bytes that the system has not sent yet are discarded.
         """
 
 
 class TcpStream:
-    """A TCP connection.
-
-    Attributes:
-        peer: The address of the peer.
-        is_cut: Always false, because TCP alone has no ``close_notify``.
-    """
+    """A TCP connection. ``is_cut`` is always false, because TCP alone has no ``close_notify``."""
 
     __slots__ = ("_fd", "_is_readable", "_reluctance", "_socket", "is_cut", "peer")
 
@@ -156,23 +149,14 @@ class TcpStream:
 
 
 class TrioStream:
-    """A Trio stream: TLS, or in memory.
-
-    Attributes:
-        peer: The address of the peer; None if it has none.
-        is_cut: Whether the stream ended without the peer's TLS ``close_notify``.
-    """
+    """A Trio stream: TLS, or in memory."""
 
     __slots__ = ("_close", "_is_quiet", "is_cut", "peer", "stream")
 
     def __init__(
         self, stream: trio.abc.Stream, *, close: Callable[[bool], None], is_quiet: Callable[[], bool], peer: str | None
     ) -> None:
-        """Use ``stream``.
-
-        ``close`` closes the socket below ``stream`` without waiting, and has ``is_cut`` as its argument. ``is_quiet``
-        checks the socket.
-        """
+        """Use ``stream``. ``close(is_cut)`` closes the socket below it, and ``is_quiet`` checks the socket."""
         self.stream: trio.abc.Stream = stream
         self.peer: str | None = peer
         self.is_cut: bool = False
@@ -224,18 +208,14 @@ def is_cut(error: BaseException) -> bool:
 def _discard_unsent(sock: socket.socket | trio.socket.SocketType) -> None:
     """Make the system discard unsent and unacknowledged bytes when a socket is closed.
 
-    Otherwise, the system tries to send them for minutes, and a request may reach its server long after it was
-    cancelled.
+    Otherwise, a request may reach its server minutes after it was cancelled.
     """
     with suppress(OSError):  # fails if the socket is broken or is a Unix socket
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def _readable(sock: socket.socket) -> Callable[[], object]:
-    """Return a function that checks if a socket is readable.
-
-    The function uses poll(2), which takes a third of the time of a peek.
-    """
+    """Return a function that checks if a socket is readable. poll(2) takes a third of the time of a peek."""
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(sock, select.POLLIN)
@@ -258,11 +238,7 @@ def _system_error(error: BaseException) -> OSError:
 
 
 def client_context(*, verifies: bool = True) -> ssl.SSLContext:
-    """Return a TLS context that trusts the certificates of certifi, or of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` if set.
-
-    Args:
-        verifies: Whether to check certificates.
-    """
+    """Return a TLS context that trusts certifi's certificates, or those of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``."""
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     context = ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
     if not verifies:
@@ -276,12 +252,7 @@ async def start_tls(
 ) -> TrioStream:
     """Do the TLS handshake over ``plain`` and return the TLS stream. A failure or a cancellation closes ``plain``.
 
-    Args:
-        plain: A new connection.
-        host: The name that the certificate must be for.
-        context: Decides which servers are trusted.
-        session: An earlier session with this server and this context, which the handshake resumes (RFC 8446, 2.2); None
-            if there is none.
+    ``session`` is an earlier session with this server and this context, which the handshake resumes (RFC 8446, 2.2).
 
     Raises:
         ssl.SSLError: If the handshake fails or the certificate is refused.

@@ -45,15 +45,10 @@ _FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")
 
 
 def end_of_head(received: bytes, start: int = 0) -> tuple[int | None, int]:
-    """Return the end of the final response's headers, skipping interim responses.
+    """Return the end of the final response's headers, and the position at which the next search starts.
 
-    Returns:
-        The end of the headers (None if it has not arrived yet), and the position, after the interim responses, at which
-        the next search starts.
-
-    Args:
-        received: All bytes received.
-        start: The position at which a response starts, as returned by the last search.
+    The end is None if it has not arrived yet. The position is after the interim responses, which are skipped. ``start``
+    is the position that the last search has returned.
     """
     while (blank := _BLANK_LINE.search(received, start)) is not None:
         if _INTERIM.match(received, start) is None:
@@ -160,10 +155,7 @@ class ResponseParser:
         self._reset(is_head=False)
 
     def begin(self, *, is_head: bool = False) -> None:
-        """Prepare for the next response.
-
-        With ``is_head``, the response has no body, even if its headers announce a body.
-        """
+        """Prepare for the next response. With ``is_head``, it has no body, even if its headers announce a body."""
         if self._is_head:
             self._parser = None  # drop the old parser, which still waits for the body
         self._reset(is_head)
@@ -205,8 +197,7 @@ class ResponseParser:
     def feed(self, data: bytes) -> None:
         """Parse the next bytes of the connection. Before the next call, get the chunks of the body with :meth:`take`.
 
-        Raises:
-            ResponseBroken: If the bytes are not HTTP, or are a response that can't be trusted.
+        Raises ResponseBroken if the bytes are not HTTP, or are a response that can't be trusted.
         """
         self.has_started = True
         if self.is_complete:
@@ -222,10 +213,7 @@ class ResponseParser:
             self._count(data)
 
     def _count(self, data: bytes) -> None:
-        """Count bytes that neither completed the headers nor belonged to the body.
-
-        Raises an error if there are too many.
-        """
+        """Count bytes that are neither the end of the headers nor in the body. Too many are an error."""
         self._idle_bytes += len(data)
         if self._idle_bytes > MAX_IDLE_BYTES:
             part = "the framing of its body has" if self.has_head else "its headers have"
@@ -234,9 +222,7 @@ class ResponseParser:
     def end(self) -> None:
         """Process the end of the connection, which completes a body without a length (RFC 9112, 6.3, rule 8).
 
-        Raises:
-            ConnectionClosedError: If no byte has arrived.
-            ResponseBroken: If the response is incomplete.
+        Raises ConnectionClosedError if no byte has arrived, and ResponseBroken if the response is incomplete.
         """
         self.is_keepable = False
         if self.is_complete:
@@ -284,10 +270,7 @@ class ResponseParser:
             self._retry_mended(self._head, failure)
 
     def _retry_mended(self, head: bytes, failure: Exception) -> None:
-        """Raise an error for bytes that are not HTTP.
-
-        If the headers may be repairable, wait for all headers instead.
-        """
+        """Raise an error for bytes that are not HTTP, or else wait for all headers, which may be repairable."""
         if not head.lstrip(b"\r\n").startswith(_HTTP[: len(head)]):
             raise ResponseBroken(f"the response is not HTTP: it starts with {head[:50]!r}") from failure
         self._mend(head, failure, 0)
@@ -397,11 +380,7 @@ class ResponseParser:
 
 
 class ReasonParser(ResponseParser):
-    """A parser that also keeps the reason phrase.
-
-    Attributes:
-        reason: The reason phrase of the final response (RFC 9112, 4); often empty.
-    """
+    """A parser that also keeps the reason phrase of the final response (RFC 9112, 4); often empty."""
 
     __slots__ = ("reason",)
 

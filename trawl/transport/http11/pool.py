@@ -56,16 +56,12 @@ def room_for_idle() -> int:
 
 
 class Origin:
-    """The state of one origin.
+    """The state of one origin. ``url`` is the start of its URLs, up to the path.
 
     Attributes:
-        key: The origin's key in the pool.
-        url: The start of the origin's URLs, up to the path.
-        parsed: The parts of ``url``. Its path is not used.
         idle: The idle connections to the origin, in the order in which they became idle.
-        session: The last TLS session, for resumption; None if there is none.
+        session: The last TLS session, for resumption.
         server_name: The name for which the certificate must be valid; "" for the host.
-        bind_address: Local address of the connections; None for the default.
     """
 
     __slots__ = ("bind_address", "idle", "key", "parsed", "server_name", "session", "url")
@@ -81,11 +77,9 @@ class Origin:
 
 
 class Pool:
-    """The idle connections. Connections in use are not limited here, because throttling limits them.
+    """The idle connections, each kept for ``keepalive`` seconds. There are at most ``max_idle``.
 
-    Args:
-        keepalive: Seconds for which an idle connection is kept.
-        max_idle: Maximum number of idle connections. The oldest is closed first.
+    Connections in use are not limited here, because throttling limits them.
     """
 
     def __init__(self, *, keepalive: float, max_idle: int) -> None:
@@ -102,15 +96,9 @@ class Pool:
         return len(self._idle)
 
     def origin(self, url: str, server_name: str = "", bind_address: BindAddress | None = None) -> Origin:
-        """Return the state of the origin of ``url``.
+        """Return the state of the origin of ``url``, a URL in normal form up to its path.
 
-        Args:
-            url: A URL in normal form, up to its path.
-            server_name: The name for which the certificate must be valid; "" for the host.
-            bind_address: Local address of the connections; None for the default.
-
-        Raises:
-            UnsupportedScheme: If the scheme is neither http nor https.
+        Raises UnsupportedScheme if the scheme is neither http nor https.
         """
         key = f"{url} {server_name}" if server_name else url
         if bind_address is not None:
@@ -129,10 +117,7 @@ class Pool:
         return origin
 
     def take(self, origin: Origin, now: float) -> Connection | None:
-        """Take an open connection to ``origin`` out of the pool, or return None.
-
-        Closes expired connections.
-        """
+        """Take an open connection to ``origin`` out of the pool, or return None. Closes expired connections."""
         if now >= self._expires_at:
             self._expire(now)
         while origin.idle:
@@ -197,15 +182,10 @@ class FileLimitError(ConnectFailed):
 
 
 class ConnectionFactory:
-    """Opens connections.
+    """Opens connections. Results of ``resolve`` are cached for a minute.
 
-    Args:
-        resolve: Looks up names; None for the system's lookup in threads. Results are cached for a minute.
-        ssl_context: Decides which servers are trusted; None for the certificates of certifi, loaded for the first
-            ``https`` origin. Its ALPN protocols are set to HTTP/1.1.
-        verifies: Whether to check certificates if there is no ``ssl_context``.
-        guard: Decides to which addresses the crawl may connect; None for all.
-        options: Options of the connections.
+    Without ``ssl_context``, the certificates of certifi are loaded for the first ``https`` origin. The ALPN protocols
+    of the context are set to HTTP/1.1.
     """
 
     def __init__(
@@ -226,12 +206,7 @@ class ConnectionFactory:
     async def __call__(self, origin: Origin) -> NetworkStream:
         """Open a connection to ``origin``. Cancelling closes all opened sockets. Always a checkpoint.
 
-        Raises:
-            NameNotResolved: If the name has no address.
-            FileLimitError: If the limit of open files is reached.
-            AddressRefused: If the crawl must not connect to any of the host's addresses.
-            TLSFailed: If the handshake fails or the certificate is refused.
-            ConnectFailed: If no address accepts the connection.
+        Raises AddressRefused, or ConnectFailed or one of its kinds: NameNotResolved, TLSFailed, FileLimitError.
         """
         parsed, options = origin.parsed, self._options
         if origin.bind_address is not None:

@@ -164,10 +164,7 @@ class Http11Transport:
                 return response
 
     def _kept(self, origin: Origin, on_sent: OnSent, now: float) -> tuple[Connection | None, bool]:
-        """Take a kept connection out of the pool, or return None if there is none.
-
-        Also returns whether the request may be sent again if the connection turns out to be dead.
-        """
+        """Take a kept connection out of the pool. Also returns whether it may turn out to be dead."""
         connection = self._pool.take(origin, now)
         if connection is None or not needs_new_connection(on_sent):
             return connection, connection is not None
@@ -205,10 +202,7 @@ class Http11Transport:
     async def _send_rest(
         self, connection: Connection, rest: bytes, message: Message, body: bytes, deadline: RequestDeadline
     ) -> None:
-        """Send the rest of a request.
-
-        After ``Expect: 100-continue``, the body is sent only if the server agrees or does not respond in time.
-        """
+        """Send the rest. After ``Expect: 100-continue``, only if the server agrees or does not respond in time."""
         if rest:
             await connection.send(rest)
         if message.expects and body:
@@ -223,10 +217,7 @@ class Http11Transport:
     async def _waits(
         self, on_sent: OnSent, answer: bool | float, outcome: Outcome, deadline: RequestDeadline, connection: Connection
     ) -> bool:
-        """Wait with an open connection, and return whether the request must not be sent.
-
-        The wait does not count toward timeouts or latency.
-        """
+        """Wait with an open connection, not counted as latency, and return whether the request must not be sent."""
         began_at = trio.current_time()
         # On a new TLS connection, unexpected data may be session tickets (RFC 8446, 4.6.1), so don't treat it as a
         # closed connection.
