@@ -19,7 +19,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import inf
 from typing import Any
 
@@ -40,7 +40,7 @@ from trawl.errors import (
 )
 from trawl.transport.base import Room, is_short_of_files, protocol_words, system_error, tls_failure, words_of
 from trawl.transport.connect import ConnectOptions, dial
-from trawl.transport.http11.network_stream import is_cut
+from trawl.transport.http11.network_stream import client_context, is_cut
 from trawl.transport.proxy import Proxy
 from trawl.transport.resolver import Resolve
 from trawl.transport.settings import BindAddress, TransportSettings
@@ -66,20 +66,12 @@ class Backend(httpcore.AsyncNetworkBackend):
     """Opens streams for httpcore. If too many files are open, ``room`` closes an idle connection."""
 
     def __init__(
-        self,
-        resolve: Resolve,
-        guard: AddressGuard | None,
-        bind_address: BindAddress | None = None,
-        room: Room | None = None,
+        self, resolve: Resolve, guard: AddressGuard | None, bind_address: BindAddress | None, room: Room
     ) -> None:
         self._resolve = resolve
         self._guard = guard
         self._room = room
         self._options = ConnectOptions(bind_address)
-
-    def with_bind_address(self, bind_address: BindAddress) -> Backend:
-        """Return a copy of this backend with another local address."""
-        return Backend(self._resolve, self._guard, bind_address, self._room)
 
     async def connect_tcp(
         self,
@@ -99,7 +91,7 @@ class Backend(httpcore.AsyncNetworkBackend):
             except trio.TooSlowError as error:
                 raise httpcore.ConnectTimeout from error
             except OSError as error:
-                if is_short_of_files(error) and self._room is not None and await self._room():  # noqa: ASYNC120
+                if is_short_of_files(error) and await self._room():  # noqa: ASYNC120
                     continue
                 raise httpcore.ConnectError(str(error)) from error
             return Stream(stream, stream.socket, peer, deadline)
@@ -235,31 +227,21 @@ class Route:
 
 
 class Pools:
-    """Creates and keeps httpcore's pools.
-
-    Args:
-        direct: Backend for direct connections.
-        to_proxies: Backend for connections to proxies.
-        ssl_context: Creates the TLS context when it is first needed. The context decides which servers are trusted.
-        keepalive: Seconds for which an idle connection is kept.
-        http2: Whether to offer HTTP/2 to servers.
-    """
+    """Creates and keeps httpcore's pools. A missing TLS context is created when it is first needed."""
 
     def __init__(
         self,
-        *,
-        direct: Backend,
-        to_proxies: Backend,
-        ssl_context: Callable[[], ssl.SSLContext],
-        keepalive: float,
-        http2: bool,
+        settings: TransportSettings,
+        resolve: Resolve,
+        ssl_context: ssl.SSLContext | None,
+        guard: AddressGuard | None,
+        room: Room,
     ) -> None:
-        self._direct = direct
-        self._to_proxies = to_proxies
-        self._make_context = ssl_context
-        self._keepalive = keepalive
-        self._http2 = http2
-        self._context: ssl.SSLContext | None = None
+        self._settings = settings
+        self._resolve = resolve
+        self._context = ssl_context
+        self._guard = guard
+        self._room = room
         self._pools: OrderedDict[tuple[Route, bool], httpcore.AsyncConnectionPool] = OrderedDict()
 
     async def get(self, route: Route, *, is_secure: bool) -> httpcore.AsyncConnectionPool:
@@ -303,19 +285,18 @@ class Pools:
                 return
 
     def _make(self, route: Route, *, is_secure: bool) -> httpcore.AsyncConnectionPool:
+        settings, proxy = self._settings, route.proxy
         if is_secure and self._context is None:
-            self._context = self._make_context()
-        proxy = route.proxy
-        backend = self._direct if proxy is None else self._to_proxies
-        if route.bind_address is not None:
-            backend = backend.with_bind_address(route.bind_address)
+            self._context = client_context(verifies=settings.download_verify_certificates)
+        guard = self._guard if proxy is None else None  # a proxy may have any address
+        bind_address = route.bind_address or settings.bind_address
         options: dict[str, Any] = {
             "ssl_context": self._context,
             "max_connections": None,  # throttling limits the number of connections in use
             "max_keepalive_connections": MAX_IDLE_DIRECT if proxy is None else MAX_IDLE_PER_PROXY,
-            "keepalive_expiry": self._keepalive,
-            "http2": self._http2,
-            "network_backend": backend,
+            "keepalive_expiry": settings.download_keepalive_timeout,
+            "http2": settings.http2_enabled,
+            "network_backend": Backend(self._resolve, guard, bind_address, self._room),
         }
         if proxy is None:
             return httpcore.AsyncConnectionPool(**options)

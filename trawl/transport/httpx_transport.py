@@ -41,11 +41,9 @@ from trawl.transport.base import (
 from trawl.transport.body import Body, ResponseLimits, SinkWriter, sink_for
 from trawl.transport.content_encoding import accept_encoding
 from trawl.transport.http11.message import ParsedUrl, wire_fields
-from trawl.transport.http11.network_stream import client_context
 from trawl.transport.httpx_backend import (
     BODY_BROKEN,
     DISCONNECTED,
-    Backend,
     Pools,
     Route,
     Stream,
@@ -317,15 +315,7 @@ class HttpxTransport:
         self._settings = settings
         self._guard = guard
         self._room = room
-        resolve = resolve or ThreadResolver()
-        verifies = settings.download_verify_certificates
-        self._pools = Pools(
-            direct=Backend(resolve, guard, settings.bind_address, self._any_room),
-            to_proxies=Backend(resolve, None, settings.bind_address, self._any_room),
-            ssl_context=lambda: ssl_context or client_context(verifies=verifies),
-            keepalive=settings.download_keepalive_timeout,
-            http2=settings.http2_enabled,
-        )
+        self._pools = Pools(settings, resolve or ThreadResolver(), ssl_context, guard, self._any_room)
         self._accept_encoding = accept_encoding() if settings.compression_enabled else None
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:

@@ -28,6 +28,8 @@ from typing import Protocol
 import certifi
 import trio
 
+from trawl.transport.base import system_error
+
 __all__ = ["NetworkStream", "TcpStream", "TrioStream", "client_context", "is_cut", "peer_of", "start_tls"]
 
 READ_BYTES = 65_536
@@ -231,10 +233,7 @@ def peer_of(connected: trio.socket.SocketType) -> str | None:
 
 def _system_error(error: BaseException) -> OSError:
     """Return the system error that caused a Trio error."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, OSError):
-        found = found.__cause__
-    return found or ConnectionResetError(str(error) or "the connection is closed")
+    return system_error(error) or ConnectionResetError(str(error) or "the connection is closed")
 
 
 def client_context(*, verifies: bool = True) -> ssl.SSLContext:
@@ -266,7 +265,7 @@ async def start_tls(
         await secure.do_handshake()
     except trio.BrokenResourceError as error:
         plain.socket.close()
-        raise (error.__cause__ if isinstance(error.__cause__, OSError) else ConnectionResetError(str(error))) from error
+        raise _system_error(error) from error
     except BaseException:
         plain.socket.close()
         raise
