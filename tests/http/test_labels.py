@@ -71,4 +71,4 @@ def test_the_first_label_of_each_codec_is_the_name_of_the_encoding_in_the_standa
         windows-1252 windows-1253 windows-1254 windows-1255 windows-1256 windows-1257 windows-1258 x-mac-cyrillic GBK
         gb18030 Big5 EUC-JP ISO-2022-JP Shift_JIS EUC-KR replacement UTF-16BE UTF-16LE x-user-defined
     """.lower().split()
-    assert [labels.split()[0] for labels in _LABELS_OF_CODEC.values()] == names
+    assert [labels[0] for labels in _LABELS_OF_CODEC.values()] == names

@@ -77,10 +77,7 @@ _Attributes = dict[bytes, bytes]
 
 
 def declared_in_xml(body: bytes) -> str | None:
-    """Return the codec named by an XML declaration at the start of ``body``; None if there is none.
-
-    A declaration in UTF-16 or UTF-32 is recognized by its first bytes.
-    """
+    """Return the codec named by an XML declaration at the start of ``body``; None if there is none."""
     if body.startswith((b"<\x00\x00\x00", b"\x00\x00\x00<")):
         return "utf-32-le" if body[0] else "utf-32-be"
     if body.startswith(b"<\x00?\x00x\x00"):
@@ -113,8 +110,7 @@ def declared_in_html(body: bytes) -> str | None:
 def _walk(start: bytes, is_late: bool) -> str | None:
     """Return the codec of the first tag that names a codec; None if no tag does, or if the last tag does not end.
 
-    With ``is_late``, scripts and other elements that contain text are skipped. Browsers do this when they parse the
-    page, but not during the prescan.
+    With ``is_late``, scripts and other elements that contain text are skipped, as browsers do after the prescan.
     """
     at = start.find(b"<")
     while at >= 0:
@@ -149,7 +145,7 @@ _walk_to = lru_cache(maxsize=256)(_walk)
 
 
 def _attributes(start: bytes, at: int) -> tuple[_Attributes, int]:
-    """Return the attributes of the tag at ``at``, and the position after them. If a name is repeated, the first counts.
+    """Return the attributes of the tag at ``at``, the first of each name, and the position after them.
 
     If an attribute is incomplete, the position is the end of ``start``.
     """
@@ -205,24 +201,14 @@ big-endian.
 
 
 class ContentType(NamedTuple):
-    """A ``Content-Type`` header (RFC 9110, 8.3).
-
-    Attributes:
-        essence: The type, such as ``text/html``, in lower case; "" if there is none.
-        codec: The codec of the charset; None if there is no charset, or browsers don't know it.
-    """
+    """A ``Content-Type`` header (RFC 9110, 8.3): the type, such as ``text/html``, and the codec of a known charset."""
 
     essence: str
     codec: str | None
 
 
 class BodyText(NamedTuple):
-    """A body as text.
-
-    Attributes:
-        text: The text, with U+FFFD for bytes that could not be decoded.
-        encoding: The codec that decoded the body.
-    """
+    """A body as text, with U+FFFD for bytes that could not be decoded, and the codec that decoded it."""
 
     text: str
     encoding: str
@@ -250,9 +236,7 @@ def with_charset(content_type: str | None, encoding: str) -> str:
 
 
 def selector_type(content_type: str | None, body: bytes) -> SelectorType:
-    """Return the selector type for parsing a page.
-
-    ``Content-Type`` decides, or the first bytes if ``Content-Type`` is missing or generic.
+    """Return the selector type for parsing a page. An untold type is decided by the first bytes.
 
     XHTML is parsed as HTML, because most XHTML pages are not well-formed.
     """
@@ -274,14 +258,10 @@ def _windows_1252(body: bytes) -> str:
 def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False) -> tuple[str | None, int]:
     """Return the declared codec of a body (None if undeclared), and the length of its byte order mark in bytes.
 
-    The byte order mark takes precedence, then the charset of ``content_type``, then the body's own declaration.
-
-    Args:
-        body: The body, or its first :data:`PRESCAN_BYTES`.
-        content_type: The ``Content-Type`` header.
-        is_xml: Whether the body is XML, even if ``content_type`` is not. In XML, the first bytes decide whether the
-            body is UTF-16, and in which order. A declaration of UTF-16 does not count, because .NET writes it into
-            UTF-8 files.
+    The byte order mark takes precedence, then the charset of ``content_type``, then the declaration in the body, of
+    which the first :data:`PRESCAN_BYTES` suffice. With ``is_xml``, the body is XML even if ``content_type`` is not. In
+    XML, the first bytes decide whether the body is UTF-16, and in which order. A declaration of UTF-16 does not count,
+    because .NET writes it into UTF-8 files.
     """
     kind = parse_content_type(content_type or "")
     is_xml = is_xml or _is_xml(kind.essence)
@@ -323,12 +303,7 @@ def decode_pieces(pieces: Iterable[bytes], content_type: str | None, *, is_xml: 
     """Yield the text of a body in chunks, decoded like :func:`decode_body`. Never raises.
 
     If no encoding is declared, the first chunk with a non-ASCII byte decides, because later chunks are not available
-    yet.
-
-    Args:
-        pieces: The chunks of the body.
-        content_type: The ``Content-Type`` header.
-        is_xml: Whether the body is XML, even if ``content_type`` is not.
+    yet. With ``is_xml``, the body is XML even if ``content_type`` is not.
     """
     source = iter(pieces)
     start = b""

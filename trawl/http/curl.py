@@ -18,31 +18,17 @@ __all__ = ["options_of_curl"]
 
 _ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.S)
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*://")
-_FLAGS = (
-    ("--compressed",),  # ignored, because trawl always decompresses
-    ("-s", "--silent"),
-    ("-S", "--show-error"),
-    ("-v", "--verbose"),
-    ("-#", "--progress-bar"),
-    ("-L", "--location"),
-    ("-i", "--include"),
-    ("-f", "--fail"),
-    ("-g", "--globoff"),
-    ("--http1.1",),
-    ("--http2",),
-)
-"""Options that are ignored without a warning, because they do not change the request."""
+_FLAGS = """
+-s --silent -S --show-error -v --verbose -# --progress-bar -L --location -i --include -f --fail -g --globoff --http1.1
+--http2 --compressed
+"""
+"""Options that are ignored without a warning, because they do not change the request. trawl always decompresses."""
 
 
 def options_of_curl(command: str, *, ignore_unknown_options: bool = True) -> dict[str, Any]:
-    """Return a curl command as the arguments of a request: ``url``, ``method``, ``headers``, ...
+    """Return a curl command, from ``Copy as cURL`` for a POSIX shell, as the arguments of a request.
 
-    Args:
-        command: The command from ``Copy as cURL``, for a POSIX shell. It starts with ``curl``.
-        ignore_unknown_options: Whether to warn about unknown options instead of raising an error.
-
-    Raises:
-        ValueError: If ``command`` is not a curl command, or has an unknown option that must not be ignored.
+    Raises ValueError if it is not a curl command, or has an unknown option that must not be ignored.
     """
     words = shlex.split(_ANSI_C.sub(_plain, command.replace("\\\n", " ").replace("\\\r\n", " ")))
     if words[:1] != ["curl"]:
@@ -79,8 +65,8 @@ def _parser() -> _Parser:
     parser.add_argument("-H", "--header", dest="headers", action="append", default=[])
     parser.add_argument("-X", "--request", dest="method")
     parser.add_argument("-b", "--cookie", dest="cookies", action="append", default=[])
-    for names in (("-d", "--data", "--data-ascii"), ("--data-raw",), ("--data-binary",)):
-        parser.add_argument(*names, dest="body", action="append", default=[])
+    data = ("-d", "--data", "--data-ascii", "--data-raw", "--data-binary")
+    parser.add_argument(*data, dest="body", action="append", default=[])
     parser.add_argument("--data-urlencode", dest="body", action="append", type=_encoded)
     parser.add_argument("--json", dest="json", action="append", default=[])
     parser.add_argument("-G", "--get", action="store_true")
@@ -88,8 +74,7 @@ def _parser() -> _Parser:
     parser.add_argument("-u", "--user")
     parser.add_argument("-A", "--user-agent")
     parser.add_argument("-e", "--referer")
-    for flags in _FLAGS:
-        parser.add_argument(*flags, dest="nothing", action="store_true")
+    parser.add_argument(*_FLAGS.split(), dest="nothing", action="store_true")
     return parser
 
 
@@ -124,18 +109,15 @@ def _headers(given: argparse.Namespace) -> list[tuple[str, str]]:
         headers.append(("User-Agent", given.user_agent))
     if given.referer is not None and "referer" not in names:
         headers.append(("Referer", given.referer))
-    if given.json:
-        headers += [pair for pair in (("Content-Type", "application/json"),) if "content-type" not in names]
-    elif given.body and not given.get and "content-type" not in names:
+    if given.json and "content-type" not in names:
+        headers.append(("Content-Type", "application/json"))
+    elif given.body and not given.json and not given.get and "content-type" not in names:
         headers.append(("Content-Type", "application/x-www-form-urlencoded"))
     return headers
 
 
 def _named(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Yield headers by curl's rules.
-
-    ``Name: value`` is a header, ``Name;`` is an empty header, and ``Name:`` is ignored.
-    """
+    """Yield headers by curl's rules: ``Name: value``, or ``Name;`` for an empty header. ``Name:`` is ignored."""
     for text in texts:
         name, colon, value = text.partition(":")
         if colon and value.strip():

@@ -11,8 +11,6 @@ windows-1252, ``gb2312`` means GBK). GBK is decoded as gb18030 and has its own e
 
 ``webencodings`` 0.6 maps labels to Python's codecs without these corrections. No other package decodes with the
 standard's indexes.
-
-Length: decoding, encoding and labels follow one standard, and share its tables.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ __all__ = [
     "REPLACEMENT",
     "USER_DEFINED",
     "Decoder",
+    "codec_named",
     "codec_of",
     "decode",
     "decoding_codec",
@@ -42,71 +41,59 @@ REPLACEMENT = "replacement"
 USER_DEFINED = "x-user-defined"
 """In this encoding, bytes above 0x7F are private characters (Encoding, 14.5). Python has no codec for it."""
 
-_LABELS_OF_CODEC = {  # the first label is the name of the encoding in the standard
-    "utf-8": "utf-8 unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf8 x-unicode20utf8",
-    "cp866": "ibm866 866 cp866 csibm866",
-    "iso8859-2": "iso-8859-2 csisolatin2 iso-ir-101 iso8859-2 iso88592 iso_8859-2 iso_8859-2:1987 l2 latin2",
-    "iso8859-3": "iso-8859-3 csisolatin3 iso-ir-109 iso8859-3 iso88593 iso_8859-3 iso_8859-3:1988 l3 latin3",
-    "iso8859-4": "iso-8859-4 csisolatin4 iso-ir-110 iso8859-4 iso88594 iso_8859-4 iso_8859-4:1988 l4 latin4",
-    "iso8859-5": "iso-8859-5 csisolatincyrillic cyrillic iso-ir-144 iso8859-5 iso88595 iso_8859-5 iso_8859-5:1988",
-    "iso8859-6": (
-        "iso-8859-6 arabic asmo-708 csiso88596e csiso88596i csisolatinarabic ecma-114 iso-8859-6-e iso-8859-6-i "
-        "iso-ir-127 iso8859-6 iso88596 iso_8859-6 iso_8859-6:1987"
-    ),
-    "iso8859-7": (
-        "iso-8859-7 csisolatingreek ecma-118 elot_928 greek greek8 iso-ir-126 iso8859-7 iso88597 iso_8859-7 "
-        "iso_8859-7:1987 sun_eu_greek"
-    ),
-    "iso8859-8": (
-        "iso-8859-8 csiso88598e csiso88598i csisolatinhebrew hebrew iso-8859-8-e iso-8859-8-i iso-ir-138 iso8859-8 "
-        "iso88598 iso_8859-8 iso_8859-8:1988 logical visual"
-    ),
-    "iso8859-10": "iso-8859-10 csisolatin6 iso-ir-157 iso8859-10 iso885910 l6 latin6",
-    "iso8859-13": "iso-8859-13 iso8859-13 iso885913",
-    "iso8859-14": "iso-8859-14 iso8859-14 iso885914",
-    "iso8859-15": "iso-8859-15 csisolatin9 iso8859-15 iso885915 iso_8859-15 l9",
-    "iso8859-16": "iso-8859-16",
-    "koi8-r": "koi8-r cskoi8r koi koi8 koi8_r",
-    "koi8-u": "koi8-u koi8-ru",
-    "mac-roman": "macintosh csmacintosh mac x-mac-roman",
-    "cp874": "windows-874 dos-874 iso-8859-11 iso8859-11 iso885911 tis-620",
-    "cp1250": "windows-1250 cp1250 x-cp1250",
-    "cp1251": "windows-1251 cp1251 x-cp1251",
-    "cp1252": (
-        "windows-1252 ansi_x3.4-1968 ascii cp1252 cp819 csisolatin1 ibm819 iso-8859-1 iso-ir-100 iso8859-1 iso88591 "
-        "iso_8859-1 iso_8859-1:1987 l1 latin1 us-ascii x-cp1252"
-    ),
-    "cp1253": "windows-1253 cp1253 x-cp1253",
-    "cp1254": (
-        "windows-1254 cp1254 csisolatin5 iso-8859-9 iso-ir-148 iso8859-9 iso88599 iso_8859-9 iso_8859-9:1989 l5 "
-        "latin5 x-cp1254"
-    ),
-    "cp1255": "windows-1255 cp1255 x-cp1255",
-    "cp1256": "windows-1256 cp1256 x-cp1256",
-    "cp1257": "windows-1257 cp1257 x-cp1257",
-    "cp1258": "windows-1258 cp1258 x-cp1258",
-    "mac-cyrillic": "x-mac-cyrillic x-mac-ukrainian",
-    "gbk": "gbk chinese csgb2312 csiso58gb231280 gb2312 gb_2312 gb_2312-80 iso-ir-58 x-gbk",
-    "gb18030": "gb18030",
-    "big5hkscs": "big5 big5-hkscs cn-big5 csbig5 x-x-big5",
-    "euc_jp": "euc-jp cseucpkdfmtjapanese x-euc-jp",
-    "iso2022_jp_ext": "iso-2022-jp csiso2022jp",
-    "cp932": "shift_jis csshiftjis ms932 ms_kanji shift-jis sjis windows-31j x-sjis",
-    "cp949": (
-        "euc-kr cseuckr csksc56011987 iso-ir-149 korean ks_c_5601-1987 ks_c_5601-1989 ksc5601 ksc_5601 windows-949"
-    ),
-    REPLACEMENT: "replacement csiso2022kr hz-gb-2312 iso-2022-cn iso-2022-cn-ext iso-2022-kr",
-    "utf-16-be": "utf-16be unicodefffe",
-    "utf-16-le": "utf-16le csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16",
-    USER_DEFINED: "x-user-defined",
-}
+_TABLE = """
+utf-8: utf-8 unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf8 x-unicode20utf8
+cp866: ibm866 866 cp866 csibm866
+iso8859-2: iso-8859-2 csisolatin2 iso-ir-101 iso8859-2 iso88592 iso_8859-2 iso_8859-2:1987 l2 latin2
+iso8859-3: iso-8859-3 csisolatin3 iso-ir-109 iso8859-3 iso88593 iso_8859-3 iso_8859-3:1988 l3 latin3
+iso8859-4: iso-8859-4 csisolatin4 iso-ir-110 iso8859-4 iso88594 iso_8859-4 iso_8859-4:1988 l4 latin4
+iso8859-5: iso-8859-5 csisolatincyrillic cyrillic iso-ir-144 iso8859-5 iso88595 iso_8859-5 iso_8859-5:1988
+iso8859-6: iso-8859-6 arabic asmo-708 csiso88596e csiso88596i csisolatinarabic ecma-114 iso-8859-6-e iso-8859-6-i
+    iso-ir-127 iso8859-6 iso88596 iso_8859-6 iso_8859-6:1987
+iso8859-7: iso-8859-7 csisolatingreek ecma-118 elot_928 greek greek8 iso-ir-126 iso8859-7 iso88597 iso_8859-7
+    iso_8859-7:1987 sun_eu_greek
+iso8859-8: iso-8859-8 csiso88598e csiso88598i csisolatinhebrew hebrew iso-8859-8-e iso-8859-8-i iso-ir-138 iso8859-8
+    iso88598 iso_8859-8 iso_8859-8:1988 logical visual
+iso8859-10: iso-8859-10 csisolatin6 iso-ir-157 iso8859-10 iso885910 l6 latin6
+iso8859-13: iso-8859-13 iso8859-13 iso885913
+iso8859-14: iso-8859-14 iso8859-14 iso885914
+iso8859-15: iso-8859-15 csisolatin9 iso8859-15 iso885915 iso_8859-15 l9
+iso8859-16: iso-8859-16
+koi8-r: koi8-r cskoi8r koi koi8 koi8_r
+koi8-u: koi8-u koi8-ru
+mac-roman: macintosh csmacintosh mac x-mac-roman
+cp874: windows-874 dos-874 iso-8859-11 iso8859-11 iso885911 tis-620
+cp1250: windows-1250 cp1250 x-cp1250
+cp1251: windows-1251 cp1251 x-cp1251
+cp1252: windows-1252 ansi_x3.4-1968 ascii cp1252 cp819 csisolatin1 ibm819 iso-8859-1 iso-ir-100 iso8859-1 iso88591
+    iso_8859-1 iso_8859-1:1987 l1 latin1 us-ascii x-cp1252
+cp1253: windows-1253 cp1253 x-cp1253
+cp1254: windows-1254 cp1254 csisolatin5 iso-8859-9 iso-ir-148 iso8859-9 iso88599 iso_8859-9 iso_8859-9:1989 l5 latin5
+    x-cp1254
+cp1255: windows-1255 cp1255 x-cp1255
+cp1256: windows-1256 cp1256 x-cp1256
+cp1257: windows-1257 cp1257 x-cp1257
+cp1258: windows-1258 cp1258 x-cp1258
+mac-cyrillic: x-mac-cyrillic x-mac-ukrainian
+gbk: gbk chinese csgb2312 csiso58gb231280 gb2312 gb_2312 gb_2312-80 iso-ir-58 x-gbk
+gb18030: gb18030
+big5hkscs: big5 big5-hkscs cn-big5 csbig5 x-x-big5
+euc_jp: euc-jp cseucpkdfmtjapanese x-euc-jp
+iso2022_jp_ext: iso-2022-jp csiso2022jp
+cp932: shift_jis csshiftjis ms932 ms_kanji shift-jis sjis windows-31j x-sjis
+cp949: euc-kr cseuckr csksc56011987 iso-ir-149 korean ks_c_5601-1987 ks_c_5601-1989 ksc5601 ksc_5601 windows-949
+replacement: replacement csiso2022kr hz-gb-2312 iso-2022-cn iso-2022-cn-ext iso-2022-kr
+utf-16-be: utf-16be unicodefffe
+utf-16-le: utf-16le csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16
+x-user-defined: x-user-defined
+"""
+"""The codecs with their labels. The first label is the name of the encoding in the standard."""
 
-_CODEC_OF_LABEL = MappingProxyType(
-    {label: codec for codec, labels in _LABELS_OF_CODEC.items() for label in labels.split()}
+_LABELS_OF_CODEC = MappingProxyType(
+    {codec: labels.split() for codec, labels in re.findall(r"^(\S+):((?: .*|\n    .*)+)", _TABLE, re.MULTILINE)}
 )
 
-
-_CODECS = frozenset(_LABELS_OF_CODEC)
+_CODEC_OF_LABEL = MappingProxyType({label: codec for codec, labels in _LABELS_OF_CODEC.items() for label in labels})
 
 
 def codec_of(label: str) -> str | None:
@@ -114,14 +101,22 @@ def codec_of(label: str) -> str | None:
     return _CODEC_OF_LABEL.get(label.strip("\t\n\f\r ").lower())
 
 
+def codec_named(encoding: str) -> str:
+    """Return the name of one of Python's codecs, or raise ValueError if there is no such codec."""
+    try:
+        return codecs.lookup(encoding).name
+    except LookupError:
+        raise ValueError(f"there is no encoding {encoding!r}") from None
+
+
 def label_of(encoding: str) -> str:
     """Return a label as it is, the standard's label for one of Python's codecs, or an unknown name as it is."""
     encoding = encoding.strip()
     if codec_of(encoding) is not None:
         return encoding
-    with suppress(LookupError):
-        encoding = codecs.lookup(encoding).name
-    return _LABELS_OF_CODEC[encoding].split()[0] if encoding in _CODECS else encoding
+    with suppress(ValueError):
+        encoding = codec_named(encoding)
+    return _LABELS_OF_CODEC[encoding][0] if encoding in _LABELS_OF_CODEC else encoding
 
 
 _BAD = "\ufffd"
@@ -294,10 +289,7 @@ _C1_END = 0xA0
 
 @lru_cache(maxsize=32)
 def _characters(codec: str) -> str:
-    """Return the 256 characters of a single-byte encoding (Encoding, 9).
-
-    Bytes without a character in Python's Windows code pages are C1 controls.
-    """
+    """Return the 256 characters of a single-byte encoding (Encoding, 9). Python's lack some controls."""
     if codec == USER_DEFINED:
         return "".join(chr(byte) if byte < _ASCII_END else chr(0xF780 + byte - _ASCII_END) for byte in _BYTES)
     has_controls = codec.startswith("cp12") or codec == "cp874"
@@ -413,23 +405,19 @@ _HALF_WIDTH = range(0xFF61, 0xFFA0)
 
 
 def output_codec(codec: str) -> str:
-    """Return the codec for sending URLs and forms of a page.
-
-    For pages in UTF-16, ``replacement`` and ``x-user-defined``, the codec is UTF-8 (Encoding, 4.3).
-    """
+    """Return the codec for sending URLs and forms of a page: UTF-8 if it is none that can be sent (Encoding, 4.3)."""
     return "utf-8" if codec in _UNICODE or codec in {REPLACEMENT, USER_DEFINED} else codec
 
 
 def encode(text: str, codec: str) -> bytes:
-    """Return ``text`` encoded with a codec of :func:`codec_of`, as browsers send it in URLs and forms.
+    """Return ``text`` encoded with a codec of :func:`codec_of` (or Python's), as browsers send it in URLs and forms.
 
-    A character that the encoding does not have is sent as ``&#...;`` (Encoding, 7: error mode "html"). For UTF-16,
-    ``replacement`` and ``x-user-defined``, the text is encoded in UTF-8. Other codecs of Python are allowed too.
+    A character that the encoding does not have is sent as ``&#...;`` (Encoding, 7: error mode "html").
     """
     codec = output_codec(codec)
     if codec == _ISO_2022_JP:
         return _to_iso_2022_jp(text)
-    if codec not in _CODECS or codec in _UNICODE:
+    if codec not in _LABELS_OF_CODEC or codec in _UNICODE:
         return text.encode(codec, "xmlcharrefreplace")
     table = _bytes_of(codec)
     rest = codec if codec == "gb18030" else "ascii"  # gb18030 encodes what the table lacks in four bytes
@@ -446,10 +434,7 @@ _PRIVATE_OF_GBK = (
 
 @lru_cache(maxsize=8)
 def _bytes_of(codec: str) -> dict[str, bytes]:
-    """Return the bytes that encode each character.
-
-    If the index has several entries for a character, the first entry counts. Ranges that encoders exclude do not count.
-    """
+    """Return the bytes that encode each character: the first entry of the index that no encoder excludes."""
     if codec == "gbk":
         found = {char: pair for char, pair in _bytes_of("gb18030").items() if len(pair) != len(b"\x81\x35\xf4\x37")}
         return found | {char: char.encode("gb18030") for char in _PRIVATE_OF_GBK} | {"\u20ac": b"\x80"}

@@ -11,7 +11,6 @@ Only the package's ``__init__`` imports this module.
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
@@ -22,7 +21,7 @@ from lxml import etree
 from lxml.html import FormElement
 
 from trawl.http.content import parse_content_type
-from trawl.http.encodings import codec_of, encode, output_codec
+from trawl.http.encodings import codec_named, codec_of, encode, output_codec
 from trawl.http.request import Callback, FormOptions, Request
 from trawl.http.response import Response
 from trawl.http.url import Field, encode_form, join_url, values_of
@@ -52,10 +51,6 @@ def _find_form(
     """Return the form with the given name, id, query or number. If several are given, the first in this order decides.
 
     A query may select the form or an element in it. As in Scrapy, a name or an id that no form has is ignored.
-
-    Raises:
-        ValueError: If the page has no form, or the query finds no form.
-        IndexError: If the page has no form with this number.
     """
     forms = _elements(page.selector, "//form")
     if not forms:
@@ -83,10 +78,7 @@ def _find_form(
 
 
 def _entries_of(form: Element) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of the form, in the order of the page, without its buttons.
-
-    Disabled, unchecked or nameless controls are left out. No file is chosen.
-    """
+    """Yield the names and values of the form's enabled and checked controls, without its buttons. No file is chosen."""
     for each in _controls(form):
         control = each.element
         name = control.get("name")
@@ -111,9 +103,6 @@ def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element |
     """Return the button with the ``wanted`` attributes, or else the first enabled button; None if there is none.
 
     ``{"nr": n}`` means the n-th control of the form that has a name, starting at 0.
-
-    Raises:
-        ValueError: If no element or several elements have the wanted attributes.
     """
     buttons = [control for control in _controls(form) if _is_button(control.element)]
     if wanted is None:
@@ -159,11 +148,7 @@ def _scrapys_entries(form: FormElement) -> Iterator[tuple[str, str | list[str]]]
 
 
 def _scrapys_button(form: FormElement, wanted: Mapping[str, str | int] | None) -> list[tuple[str, str]]:
-    """Return the field of the clicked button as Scrapy chooses it, like :func:`_clicked`.
-
-    Raises:
-        ValueError: If no element or several elements have the wanted attributes.
-    """
+    """Return the field of the clicked button as Scrapy chooses it, like :func:`_clicked`."""
     buttons = [
         button
         for button in form.iterdescendants("input", "button")
@@ -209,13 +194,7 @@ def _elements(selector: Selector, query: str) -> list[Element]:
 
 @attrs.frozen
 class _Control:
-    """One control of a form.
-
-    Attributes:
-        element: The element.
-        is_disabled: Whether the control, or a fieldset around it, is disabled.
-        options: The options of a select, without the options of nested selects.
-    """
+    """One control of a form, disabled if a fieldset around it is. A select has ``options``, not nested ones."""
 
     element: Element
     is_disabled: bool
@@ -223,13 +202,9 @@ class _Control:
 
 
 def _controls(form: Element) -> list[_Control]:
-    """Return the controls of the form.
+    """Return the controls inside the form that name no other form, and those elsewhere that name this form.
 
-    A control belongs to the form if it is inside the form and names no other form, or if it is elsewhere and names this
-    form.
-
-    This function traverses the page once, because checking the ancestors of each control would take longer for deep
-    pages.
+    The page is traversed once, because checking the ancestors of each control would take longer for deep pages.
     """
     own = form.get("id")
     top = next(reversed([form, *form.iterancestors()]))
@@ -343,8 +318,7 @@ class FormRequest(Request):
             return
         if options.get("method") is None:
             options["method"] = "POST"
-        codec = _codec_named(encoding)
-        fields = [(_bytes(name, codec), held) for name, held in _fields(formdata, codec)]
+        fields = _fields(formdata, codec_named(encoding))
         super().__init__(url, callback, encoding=encoding, **options)
         if self.method == "POST":
             body, kind = _as_body(fields, enctype.lower())
@@ -437,33 +411,14 @@ def _pairs(formdata: FormData) -> Iterable[tuple[Any, Field | None]]:
     return pairs
 
 
-def _fields(formdata: FormData, encoding: str) -> Iterable[tuple[Any, Field]]:
-    """Yield the fields with encoded strings. A character that the encoding does not have becomes ``&#...;``."""
-    for name, held in _pairs(formdata):
-        if held is None:
-            continue
-        if isinstance(held, str):
-            yield name, _bytes(held, encoding)
-        elif isinstance(held, bytes | int | float):
-            yield name, held
-        else:
-            yield name, [_bytes(value, encoding) if isinstance(value, str) else value for value in held]
+def _fields(formdata: FormData, codec: str) -> list[tuple[Any, Field]]:
+    """Return the fields with encoded strings. A character that the encoding does not have becomes ``&#...;``."""
 
+    def encoded(value: Any) -> Any:
+        return encode(value, codec) if isinstance(value, str) and not isinstance(value, _NoFile) else value
 
-def _codec_named(encoding: str) -> str:
-    """Return Python's name for an encoding.
-
-    Raises:
-        ValueError: If the encoding is unknown.
-    """
-    try:
-        return codecs.lookup(encoding).name
-    except LookupError:
-        raise ValueError(f"there is no encoding {encoding!r}") from None
-
-
-def _bytes(text: str | bytes, encoding: str) -> Any:
-    return text if isinstance(text, bytes | _NoFile) else encode(text, encoding)
+    pairs = [(name, held) for name, held in _pairs(formdata) if held is not None]
+    return [(encoded(name), [encoded(value) for value in values_of(held)]) for name, held in pairs]
 
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")

@@ -174,11 +174,9 @@ class Headers(MutableMapping[str, str]):
                 fields[key] = field
 
     def lines(self, defaults: Headers | None = None, *, without: Container[str] = ()) -> str:
-        """Return the headers as lines to send, with line breaks (RFC 9112, 5).
+        """Return the headers as lines to send (RFC 9112, 5), without those whose lower-case name is in ``without``.
 
-        Args:
-            defaults: Headers to add. A header that has a value here or is set to None is not added.
-            without: Lower-case names to leave out.
+        A header of ``defaults`` is added unless it has a value here or is set to None.
         """
         fields = self._fields
         if defaults is not None:
@@ -256,10 +254,7 @@ class_of_crawl: ContextVar[type[Headers]] = ContextVar("class_of_crawl", default
 
 
 class SharedHeaders(Headers):
-    """Headers that many requests share.
-
-    When code reads the headers of a request, the request makes its own copy first.
-    """
+    """Headers that many requests share. A request makes its own copy before other code reads them."""
 
     __slots__ = ()
 

@@ -75,10 +75,7 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def for_copied_meta(self) -> RequestNotes:
-        """Return the notes for a new request with the same meta.
-
-        These notes mark the values in the meta that were chosen by the crawl.
-        """
+        """Return the notes for a new request with the same meta, which mark the values that the crawl has chosen."""
         return RequestNotes(proxy=self.proxy, session=self.session, told_slot=self.told_slot)
 
 
@@ -97,18 +94,10 @@ def with_meta_or_notes(requests: Iterable[Request]) -> list[Request]:
 
 def set_notes(request: Request, notes: RequestNotes) -> None:
     """Replace the notes of a request."""
-    if notes != NO_NOTES:
-        if request._optional is None:
-            request._optional = {}
-        request._optional["notes"] = notes
-    elif request._optional is not None:
-        request._optional.pop("notes", None)
+    if notes != notes_of(request):
+        request._optional = {**(request._optional or {}), "notes": notes}
 
 
 def note(request: Request, **changes: Any) -> None:
-    """Change some of the notes of a request.
-
-    Raises:
-        TypeError: If :class:`RequestNotes` has no such field.
-    """
+    """Change some of the notes of a request."""
     set_notes(request, msgspec.structs.replace(notes_of(request), **changes))

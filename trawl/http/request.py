@@ -6,7 +6,6 @@ this class.
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -17,6 +16,7 @@ import msgspec
 
 from trawl import scrapy_names
 from trawl.http.content import with_legacy_query
+from trawl.http.encodings import codec_named
 from trawl.http.headers import Headers, HeadersInput, SharedHeaders, check_cookie, class_of_crawl
 from trawl.http.notes import RequestNotes, notes_of, set_notes
 from trawl.http.url import Fields, encode_form, join_url, lacks_path, normalize_url, sorted_url
@@ -69,10 +69,7 @@ def fingerprint(request: Request) -> bytes:
 
 @lru_cache(maxsize=REMEMBERED)
 def _of_page(url: str) -> bytes:
-    """Return the fingerprint of a plain GET request.
-
-    The result is cached, because most links of a page also occur on earlier pages.
-    """
+    """Return the fingerprint of a plain GET request. Most links of a page also occur on earlier pages."""
     return blake2b(f"GET {sorted_url(url)}\n".encode(), digest_size=FINGERPRINT_BYTES).digest()
 
 
@@ -129,7 +126,7 @@ class _OptionalFields(TypedDict, total=False):
     is_start_url: bool
     lacks_path: bool
     placeholder: str
-    sink: BodySink
+    sink: BodySink | None
     notes: RequestNotes
 
 
@@ -231,8 +228,8 @@ class Request:
             _check_callable("callback", callback)
         if errback is not None:
             _check_callable("errback", errback)
-        if type(priority) is not int:
-            _check_int("priority", priority)
+        if type(priority) is not int and not isinstance(priority, int):
+            raise TypeError(f"priority must be an int, not {priority!r}")
         self.priority: int = priority
         self.dont_filter: bool = dont_filter
         self.depth: int = 0
@@ -397,9 +394,7 @@ class Request:
 
     @cookies.setter
     def cookies(self, cookies: Cookies | None) -> None:
-        if self._optional is None:
-            self._optional = {}
-        self._optional["cookies"] = _copied(cookies) if cookies else {}
+        self._optional = {**(self._optional or {}), "cookies": _copied(cookies) if cookies else {}}
 
     @property
     def has_cookies(self) -> bool:
@@ -416,12 +411,8 @@ class Request:
 
     @sink.setter
     def sink(self, sink: BodySink | None) -> None:
-        if sink is not None:
-            if self._optional is None:
-                self._optional = {}
-            self._optional["sink"] = sink
-        elif self._optional is not None:
-            self._optional.pop("sink", None)
+        if sink is not self.sink:
+            self._optional = {**(self._optional or {}), "sink": sink}
 
     @property
     def is_start_url(self) -> bool:
@@ -433,9 +424,7 @@ class Request:
 
     @is_start_url.setter
     def is_start_url(self, is_start_url: bool) -> None:
-        if self._optional is None:
-            self._optional = {}
-        self._optional["is_start_url"] = is_start_url
+        self._optional = {**(self._optional or {}), "is_start_url": is_start_url}
 
     @property
     def lacks_path(self) -> bool:
@@ -444,9 +433,7 @@ class Request:
 
     @lacks_path.setter
     def lacks_path(self, lacks_path: bool) -> None:
-        if self._optional is None:
-            self._optional = {}
-        self._optional["lacks_path"] = lacks_path
+        self._optional = {**(self._optional or {}), "lacks_path": lacks_path}
 
     @property
     def placeholder(self) -> str:
@@ -458,9 +445,7 @@ class Request:
 
     def _note_placeholder(self, written: str) -> None:
         if (found := _PLACEHOLDER.search(written)) is not None:
-            if self._optional is None:
-                self._optional = {}
-            self._optional["placeholder"] = found[1]
+            self._optional = {**(self._optional or {}), "placeholder": found[1]}
 
     @property
     def written_url(self) -> str:
@@ -543,8 +528,9 @@ class Request:
             _carry(self, request)
             Request.__init__(request, **values)
         request.depth = self.depth
-        request.sink = self.sink
-        set_notes(request, notes_of(self))
+        if self._optional is not None:
+            request.sink = self.sink
+            set_notes(request, notes_of(self))
         return request
 
     def copy(self) -> Self:
@@ -586,11 +572,6 @@ def _check_callable(name: str, value: object) -> None:
         raise TypeError(f"{name} must be a function or None, not {value!r}")
 
 
-def _check_int(name: str, value: object) -> None:
-    if not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, not {value!r}")
-
-
 def _checked_method(method: object) -> str:
     if not isinstance(method, str):
         raise TypeError(f"a method must be a str, not {type(method).__name__}: {method!r}")
@@ -611,10 +592,7 @@ def _encoded(url: Any, body: Any, encoding: str, flags: object) -> tuple[Any, An
     """Return the URL and the body, encoded with ``encoding``."""
     if flags is not None:
         raise TypeError("Request() got 'flags', which trawl does not support; use meta instead")
-    try:
-        codec = codecs.lookup(encoding).name
-    except LookupError:
-        raise ValueError(f"there is no encoding {encoding!r}") from None
+    codec = codec_named(encoding)
     url = with_legacy_query(url, codec) if isinstance(url, str) else url
     return url, body.encode(codec) if isinstance(body, str) else body
 

@@ -54,8 +54,7 @@ LinkTarget = str | parsel.Selector | HasUrl
 def _base_url_of(page: Response) -> str:
     """Return the base URL of a page's links: the first ``<base href>`` of HTML, or the page's URL.
 
-    A base does not count if it is not a valid URL, has the scheme ``data:`` or ``javascript:`` (HTML, 4.2.3), or is
-    longer than ``MAX_BASE_LENGTH``.
+    A base does not count if it is no valid URL, too long, or ``data:`` or ``javascript:`` (HTML, 4.2.3).
     """
     selector = page._selector
     if selector is None:  # search the text first, because parsing the page takes longer
@@ -77,12 +76,7 @@ def _base_url_of(page: Response) -> str:
 
 
 def _link_of(target: LinkTarget | etree._Element, page: Response) -> str:
-    """Return the URL of a link as a string, to be joined to the page's base URL.
-
-    Raises:
-        ValueError: If ``target`` is None, a list of selectors, or a selector that is not a link.
-        TypeError: If ``target`` is another kind of object.
-    """
+    """Return the URL of a link as a string, to be joined to the page's base URL, or raise ValueError or TypeError."""
     text = _text_of(target)
     if "?" in text and not text.isascii():
         return with_legacy_query(text, page.output_encoding)
@@ -92,11 +86,7 @@ def _link_of(target: LinkTarget | etree._Element, page: Response) -> str:
 def _followable(
     targets: Iterable[LinkTarget | etree._Element], page: Response, callback: Callback | None, options: RequestOptions
 ) -> Iterator[Request]:
-    """Yield a request for each link or element in ``targets`` that has a valid URL.
-
-    Raises:
-        ValueError: If ``options`` are invalid.
-    """
+    """Yield a request for each link or element in ``targets`` that has a valid URL."""
     base = page.base_url
     for target in targets:
         if type(target) is str and "?" not in target:
@@ -135,11 +125,7 @@ def _text_of(target: LinkTarget | etree._Element) -> str:
 
 
 def _href_of(element: etree._Element) -> str:
-    """Return the ``href`` of a link element.
-
-    Raises:
-        ValueError: If ``element`` is not a link, or has no ``href``.
-    """
+    """Return the ``href`` of a link element, or raise ValueError."""
     tag = element.tag
     if tag not in _LINK_ELEMENTS:
         if not isinstance(tag, str):

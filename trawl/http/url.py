@@ -159,8 +159,7 @@ def join_url(base: str, url: str) -> str:
 def _joined(folder: str, url: str) -> str:
     """Return a link joined by concatenation, in a third of the time of parsing; "" if the link needs parsing.
 
-    Most links can be joined by concatenation. A link needs parsing if it has dots, a second slash, a character to
-    encode, or another origin. The results are cached, because many links occur on several pages of a folder.
+    A link needs parsing if it has dots, a second slash, a character to encode, or another origin.
     """
     root = folder[: folder.find("/", len("https://"))]
     start = len(root) if url.startswith(root) else 0
@@ -174,10 +173,7 @@ def _joined(folder: str, url: str) -> str:
 
 @lru_cache(maxsize=_BASES)
 def _folder_of(base: str) -> str:
-    """Return the folder of ``base`` in normal form, up to the last slash of its path.
-
-    The result is "" if the scheme is neither http nor https.
-    """
+    """Return the folder of ``base`` in normal form, up to the last slash of its path; "" if it is not http or https."""
     normal = base if _is_normal(base) else ada_url.normalize_url(base)
     if not normal.startswith(("http://", "https://")):
         return ""
@@ -186,10 +182,7 @@ def _folder_of(base: str) -> str:
 
 
 def _is_normal(url: str) -> bool:
-    """Return whether ``url`` is certainly in normal form.
-
-    This is fast if another URL in the same folder was checked before.
-    """
+    """Return whether ``url`` is certainly in normal form. Fast if another URL in the same folder was checked before."""
     end = url.rfind("/") + 1
     if _PAGE.fullmatch(url, end) and _is_normal_folder(url[:end]):
         return True
