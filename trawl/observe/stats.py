@@ -1,7 +1,6 @@
 """The statistics of a crawl: keys with numbers and a few other values, cheap enough to count on every page.
 
-The statistics are one dictionary, written from one thread only. Keys are flat; the part after ``/`` names a kind
-(``response_status_count/200``). The reference lists the keys that every crawl keeps.
+Only one thread writes them. The part of a key after ``/`` names a kind (``response_status_count/200``).
 """
 
 from __future__ import annotations
@@ -44,9 +43,7 @@ SCRAPYS: Mapping[str, str] = {
 
 
 class Stats:
-    """The counters and values of one crawl.
-
-    Reading a key does not create it. A key that was never counted is absent, not 0.
+    """The counters and values of one crawl. A key that was never counted is absent, not 0.
 
     Attributes:
         latency: Number of responses by latency, with the bounds of :data:`trawl.observe.LATENCY_BOUNDS`, in this run.

@@ -1,12 +1,8 @@
 """The status of a running crawl: one value for every view of it, and the estimate of its end.
 
-The engine makes a :class:`CrawlStatus` every second while a view needs it. The terminal, the log, the processes of a
-job, the commands ``trawl job`` and ``trawl top`` and the panel in the browser show this same value. It crosses the
-border between processes as MessagePack. A status of another version is not read, because its figures may mean something
-else.
-
-The estimate is pure arithmetic: the pending requests of each scope, divided by the rate that the limits in force allow.
-It counts pending requests only, so a crawl that still finds links lasts longer.
+The engine makes a :class:`CrawlStatus` every second while a view needs it: the terminal, the log, the other processes
+of a job, ``trawl job``, ``trawl top`` or the panel. The estimate counts pending requests only, so a crawl that still
+finds links lasts longer.
 
 Length: the parts of one value, each with the documentation of its fields.
 """
@@ -14,7 +10,7 @@ Length: the parts of one value, each with the documentation of its fields.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import zip_longest
 from math import ceil, inf
@@ -198,10 +194,7 @@ def estimate(
 
 
 def estimate_words(found: Estimate | None) -> str:
-    """Return an estimate in words: ``pending ends in 3 h 10 min: b.example (delay 5 s), a.example in 2 min``.
-
-    "" if nothing is pending.
-    """
+    """Return an estimate in words: ``pending ends in 2 min: b.example (delay 5 s), a.example in 9 s``; or ""."""
     if found is None:
         return ""
     words = "pending never ends" if found.seconds == inf else f"pending ends in {duration_words(found.seconds)}"
@@ -229,24 +222,14 @@ class Rate(Struct, frozen=True, array_like=True):
 
 
 class Rates(Struct, frozen=True, kw_only=True):
-    """The rates of a crawl.
-
-    Attributes:
-        pages: Responses per second.
-        items: Items per second.
-    """
+    """The rates of a crawl: responses and items per second."""
 
     pages: Rate = Rate()
     items: Rate = Rate()
 
 
 class WaitingGroup(Struct, frozen=True):
-    """Requests that wait for the same limit.
-
-    Attributes:
-        count: Number of requests.
-        words: The limit with the remaining time: ``a.example delay 0.4 s``.
-    """
+    """Requests that wait for the same limit: their number, and the limit as ``a.example delay 0.4 s``."""
 
     count: int
     words: str
@@ -451,7 +434,7 @@ def together(statuses: Sequence[CrawlStatus]) -> CrawlStatus:
         at=first.at,
         waiting=nlargest(MAX_GROUPS, waiting, key=attrgetter("count")),
         latency=[sum(counts) for counts in zip_longest(*latency, fillvalue=0)],
-        last_errors=_latest([error for each in statuses for error in each.last_errors]),
+        last_errors=_latest(error for each in statuses for error in each.last_errors),
         estimate=_last_end([each.estimate for each in statuses if each.estimate is not None]),
         health=_sum_of([each.health for each in statuses], lateness=max([each.health.lateness for each in statuses])),
         browser=_sum_of(
@@ -477,7 +460,7 @@ def _sum_of(parts: Sequence[_S], **others: object) -> _S:
     return msgspec.structs.replace(parts[0], **others)
 
 
-def _latest(errors: Sequence[ErrorExample]) -> list[ErrorExample]:
+def _latest(errors: Iterable[ErrorExample]) -> list[ErrorExample]:
     found: dict[str, ErrorExample] = {}
     for error in errors:
         known = found.get(error.kind)
@@ -494,13 +477,12 @@ def _last_end(estimates: Sequence[Estimate]) -> Estimate | None:
     return msgspec.structs.replace(last, scopes=scopes)
 
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(CrawlStatus).decode
 
 
 def encode_status(status: CrawlStatus) -> bytes:
-    """Return a status in its form for other processes."""
-    return _encode(status)
+    """Return a status in its form for other processes, MessagePack."""
+    return msgspec.msgpack.encode(status)
 
 
 def decode_status(blob: bytes) -> CrawlStatus | None:
@@ -514,6 +496,8 @@ def decode_status(blob: bytes) -> CrawlStatus | None:
 
 # -- words for people
 
+_SHOWN = 3  # groups of waiting requests in a line
+
 
 def status_line(status: CrawlStatus) -> str:
     """Return a status as one line of the log, with the rates of the last minute."""
@@ -526,11 +510,11 @@ def status_line(status: CrawlStatus) -> str:
     return "; ".join([line, *filter(None, (waiting_words(status), estimate_words(status.estimate)))])
 
 
-def waiting_words(status: CrawlStatus, most: int = 3) -> str:
+def waiting_words(status: CrawlStatus) -> str:
     """Return the largest groups of waiting requests: ``37 waiting: a.example delay 0.4 s; b.example hint 12 s``."""
     if not status.waiting:
         return ""
-    shown = [group.words for group in status.waiting[:most]]
+    shown = [group.words for group in status.waiting[:_SHOWN]]
     if status.groups > len(shown):
         shown.append(f"and {number_words(status.groups - len(shown))} more")
     return f"{number_words(status.held)} waiting: {'; '.join(shown)}"

@@ -61,10 +61,8 @@ _KIND_CHARACTERS = 40
 def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return the summary of a crawl as rows of title and text, without rows that would be empty.
 
-    Args:
-        reason: The reason for which the crawl ended.
-        elapsed: The duration of this run in seconds.
-        stats: The crawl's statistics.
+    ``elapsed`` is the duration of this run, in seconds. The other arguments are the crawl's finish reason and
+    statistics.
     """
     pages, items = _count(stats, "response_count"), _count(stats, "item_scraped_count")
     intervals = max(pages - 1, 0)  # as in a scope's rate: two pages sent 1 s apart are 1 page/s, not 2
@@ -91,12 +89,7 @@ def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> li
 
 
 def _nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
-    """Return a sentence that explains why a crawl ended by itself without any request or item; else "".
-
-    Args:
-        reason: The reason for which the crawl ended.
-        stats: The crawl's statistics, including earlier runs of a job.
-    """
+    """Return a sentence that explains why a crawl ended by itself without any request or item; else ""."""
     done = ("request_count", "response_count", "item_scraped_count", "item_dropped_count", "item_invalid_count")
     if reason != "finished" or "finish_reason" not in stats or any(_count(stats, key) for key in done):
         return ""
@@ -114,15 +107,11 @@ FAILINGS = ("errors", "no-items", "unreachable", "given-up")
 
 
 def failings(stats: Mapping[str, object]) -> dict[str, str]:
-    """Return the failures of a crawl that finished, each with a sentence.
+    """Return the failures of a crawl that finished, each with a sentence. The keys are in :data:`FAILINGS`.
 
-    Args:
-        stats: The crawl's statistics, including earlier runs of a job.
-
-    Returns:
-        A subset of :data:`FAILINGS`: ``errors`` if user code failed or an item was lost (failed downloads do not
-        count); ``no-items`` if there were no items; ``unreachable`` if downloads failed and none succeeded;
-        ``given-up`` if a host was given up while it had pending requests.
+    ``errors``: user code failed or an item was lost (failed downloads do not count). ``no-items``: there were no items.
+    ``unreachable``: downloads failed and none succeeded. ``given-up``: a host was given up while it had pending
+    requests. The statistics include earlier runs of a job.
     """
     found = {}
     if own := list(_parts(stats, _OF_CODE)):
@@ -142,11 +131,7 @@ def came_to_nothing(reason: str, stats: Mapping[str, object]) -> str:
 
     A crawl has no result if it sent nothing, if it reached no server, or if it has no items and something failed. A
     crawl that ended at a limit has no result only if it reached no server, because the limit may be the reason that
-    items are missing.
-
-    Args:
-        reason: The reason for which the crawl ended.
-        stats: The crawl's statistics, including earlier runs of a job.
+    items are missing. The statistics include earlier runs of a job.
     """
     if "finish_reason" not in stats or not (reason == "finished" or reason.startswith("closespider_")):
         return ""

@@ -35,11 +35,6 @@ _UNSAFE = re.compile(f"[\x00-\x1f{_NEVER}]")
 _UNSAFE_BUT_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{_NEVER}]")
 
 
-def _spelled(match: re.Match[str]) -> str:
-    """Return the character as Python escapes it."""
-    return match.group().encode("unicode_escape").decode("ascii")
-
-
 def printable(text: str, *, keeps_lines: bool = False, is_content: bool = False) -> str:
     """Return ``text`` with every control character escaped, and passwords in URLs masked.
 
@@ -49,7 +44,8 @@ def printable(text: str, *, keeps_lines: bool = False, is_content: bool = False)
         is_content: True for a page or an item; passwords in its URLs are not masked.
     """
     unsafe = _UNSAFE_BUT_LINES if keeps_lines else _UNSAFE
-    return unsafe.sub(_spelled, text if is_content else without_passwords(text))
+    text = text if is_content else without_passwords(text)
+    return unsafe.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def clipped(text: str, max_characters: int) -> str:
@@ -103,12 +99,9 @@ def duration_words(seconds: float) -> str:
 
 def times_words(times: Times) -> str:
     """Return the times of a request in order, ``queued 4 ms, throttled 1.0 s``. Phases without time are left out."""
-    parts = [(name, getattr(times, name)) for name in times.__struct_fields__]
-    return ", ".join(f"{name} {_short_words(seconds)}" for name, seconds in parts if seconds >= _LEAST) or "no time"
-
-
-_LEAST = 0.0005
-
-
-def _short_words(seconds: float) -> str:
-    return duration_words(seconds) if seconds >= 0.0995 else f"{seconds * 1000:.0f} ms"
+    words = [
+        f"{name} {duration_words(seconds) if seconds >= 0.0995 else f'{seconds * 1000:.0f} ms'}"
+        for name in times.__struct_fields__
+        if (seconds := getattr(times, name)) >= 0.0005  # less would be shown as 0 ms
+    ]
+    return ", ".join(words) or "no time"
