@@ -1,8 +1,7 @@
 """The command ``trawl`` and its exit statuses.
 
-:func:`main` imports the command's modules when it needs them. So ``trawl --help`` loads no part of a crawl, and Ctrl-C
-or SIGTERM during an import ends the command in the usual way. The text of ``trawl --help``, all commands in their
-groups, is here, because importing typer takes twice as long. The commands themselves are in :mod:`trawl.cli.app`.
+:func:`main` imports the command's modules when it needs them, so that Ctrl-C or SIGTERM during an import ends the
+command in the usual way. The text of ``trawl --help`` is here, because importing typer takes twice as long.
 """
 
 from __future__ import annotations

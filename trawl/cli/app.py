@@ -1,7 +1,6 @@
 """The commands of ``trawl`` with their options and help.
 
-Only :func:`trawl.cli.main` imports this. Each command imports its own modules when it is called, so that
-``trawl --help`` loads no part of a crawl.
+Each command imports its own modules when it is called, so that ``trawl --help`` loads no part of a crawl.
 
 Length: typer reads each option and its help from the signature of the command, and all commands are defined here.
 """

@@ -1,8 +1,4 @@
-"""The command ``trawl crawl``.
-
-Without a live panel, progress is logged once per minute. In a Scrapy project whose ``settings.py`` is not converted,
-the command logs a warning, because trawl does not read that file and would not run the project's pipelines.
-"""
+"""The command ``trawl crawl``, which also runs ``trawl worker``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The command ``trawl demo``: serves the site of :mod:`trawl.testing.demo` on this machine until Ctrl-C.
 
-Only the command imports this. It uses the HTTP server of Python's standard library. Each connection has its own thread.
-The threads end with the process. Do not expose the server to an open network.
+It uses the HTTP server of Python's standard library, with a thread for each connection. Do not expose it to an open
+network.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The command ``trawl fetch``: fetches one URL as a crawl would and prints the body or the headers.
 
-The command runs a complete crawl, with throttling, robots.txt and middleware, but replaces the spider's ``start()``
-with its own function. ``trawl parse`` and ``trawl shell`` work in the same way. All three commands use
-:func:`run_single`.
+It runs a complete crawl whose ``start()`` is replaced, as ``trawl parse`` and ``trawl shell`` do: :func:`run_single`.
 """
 
 from __future__ import annotations

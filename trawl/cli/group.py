@@ -1,7 +1,6 @@
 """The help and usage errors of the command: commands in titled groups, examples, one line for an error.
 
-Only :mod:`trawl.cli.app` imports this. Plain typer truncates 6 of the 12 descriptions in ``trawl --help``, does not
-load commands of other packages, and prints "Missing argument 'SPIDER'" in four lines, or five with rich.
+Plain typer truncates descriptions, loads no commands of other packages, and prints an error in four lines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The commands ``trawl job``, which shows a job once, and ``trawl top``, which redraws it every second.
-
-``trawl job`` also queues failed requests again, prints pending requests, and sends commands to the processes of a job;
-``trawl job --workers`` and ``--why`` print parts of what ``trawl top`` shows.
+"""The commands ``trawl job``, which shows or changes a job, ``trawl top``, which redraws it, and ``trawl panel``.
 
 Length: the two ways to reach the processes of a job, and everything that is printed of them, are next to each other.
 """
@@ -23,14 +20,13 @@ from uuid import uuid4
 import msgspec
 import trio
 import typer
-from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from trawl.cli.local_server import refuse_directory, with_server
-from trawl.cli.view import can_show, open_panel, stdout_console
+from trawl.cli.view import can_show, open_panel, plain_table, stdout_console
 from trawl.engine.steering import (
     MAX_ITEMS,
     NO_DELAY,
@@ -159,12 +155,17 @@ def job_command(
     with_server(job, act)
 
 
-def _show(job: str, *, requeues: bool, exports: bool) -> None:
-    store: Any = inspect
-    if job.startswith(SCHEMES):
-        from trawl.frontier.redis import report  # noqa: PLC0415 - not for a job in a directory
+def store_of(job: str) -> Any:
+    """Return the module with the functions that inspect a job, in its directory or server."""
+    if not job.startswith(SCHEMES):
+        return inspect
+    from trawl.frontier.redis import report  # noqa: PLC0415 - not for a job in a directory
 
-        store = report
+    return report
+
+
+def _show(job: str, *, requeues: bool, exports: bool) -> None:
+    store = store_of(job)
     if requeues:
         count = store.requeue_failed(job, datetime.now(UTC))
         typer.echo(f"{counted(count, 'failed request')} queued again", err=exports)
@@ -451,15 +452,13 @@ def _time(time_utc: datetime) -> str:
 
 def workers_table(sessions: Sequence[SessionReport], width: int = WIDE) -> Table:
     """Return a table of the sessions of a job, with their sum below. ``width`` is the terminal's, in columns."""
-    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
     titles = [title for title in _COLUMNS if width >= WIDE or title not in _WIDE_ONLY]
+    table = plain_table(titles, ["process"], no_wrap=True)
 
     def add(cells: Iterable[str], style: str = "") -> None:
         shown = dict(zip(_COLUMNS, cells, strict=True))
         table.add_row(*(Text(printable(shown[title]), style=style) for title in titles))
 
-    for title in titles:
-        table.add_column(title, justify="left" if title == "process" else "right", no_wrap=True)
     for session in sessions:
         add(_cells(session))
     known = [session.status for session in sessions if session.status is not None]

@@ -1,7 +1,7 @@
 """Loads the spider given as ``FILE.py``, ``FILE.py:CLASS``, ``MODULE``, ``MODULE:CLASS`` or by its name.
 
-A spider's name is searched below the working directory, as in ``trawl list``, and takes precedence over a folder or
-module with the same name. The module also parses the values of ``-o``, ``-O`` and ``-a``.
+A spider's name takes precedence over a folder or module with the same name. The module also parses ``-o``, ``-O`` and
+``-a``.
 """
 
 from __future__ import annotations

@@ -1,27 +1,20 @@
 """A local server: the Redis or Valkey server of a single job, which the command starts and stops.
 
-Theory of operation. The server listens on a Unix socket in the job's directory and nowhere else, and writes each step
-to its append-only file before it confirms the step. The server must stop when no process works on the job any more,
-even if the command was killed and could not stop the server. Linux can send a signal to the children of a dead process,
-but other systems can't. Also, the signal would come too early, because the workers still need the server to release
-their requests. So a *lifeline* stops the server. The lifeline is a pipe that the command and its workers hold open::
+The server listens on a Unix socket in the job's directory only, and writes each step to its append-only file before it
+confirms the step. It must stop when no process works on the job any more, even if the command was killed, but not
+before the workers have released their requests. So a *lifeline* stops it, a pipe that the kernel closes when the last
+of these processes ends::
 
     command ──┐
     worker 1 ─┼── write end of a pipe ──► a shell that waits for its end ──► SIGTERM to the server
     worker 2 ─┘
 
-The kernel closes the pipe when the last of these processes ends, for whatever reason. If the shell is killed, the
-server keeps running. Two servers must never write the same append-only file, so the command ends the running server
-before it starts another one. If the command was killed too, the next command for the job asks the running server to
-shut down.
+If the shell is killed, the server keeps running. Two servers must never write the same append-only file, so the command
+ends the running server before it starts another one. If the command was killed too, the next command does so.
 
 A server runs every command of its append-only file, and the directory may come from another person. So the files are
-checked first (:mod:`trawl.cli.server_files`). Commands that can affect more than the job's keys are disabled in the
-server, so it also refuses a file that contains such a command. The server opens no file by a name that may be a link,
-and it writes its log to an inherited descriptor.
-
-The path of a Unix socket has at most about a hundred bytes. If the job's directory has a longer path, a link in a
-temporary directory points to it.
+checked first (:mod:`trawl.cli.server_files`), commands that can affect more than the job's keys are disabled, and the
+server opens no file by a name that may be a link.
 """
 
 from __future__ import annotations

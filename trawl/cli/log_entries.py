@@ -1,9 +1,8 @@
 """Repeated log entries, which are counted, and entries as JSON.
 
-A crawl that runs for weeks has the same problem with thousands of hosts. The first entry of a kind is logged in full.
-Further entries of that kind within a minute are only counted. After that minute, one line reports their number, with
-the last entry as an example. Entries of one kind have the same message text, apart from its arguments. If they have
-tracebacks, their exceptions and lines are also the same.
+The first entry of a kind is logged in full. Further entries of that kind within a minute are only counted, and then one
+line reports their number, with the last entry as an example. Entries of one kind have the same message text apart from
+its arguments, and the same exception and line if they have a traceback.
 """
 
 from __future__ import annotations

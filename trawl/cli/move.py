@@ -1,8 +1,7 @@
 """The command ``trawl move``: changes a project that was written for Scrapy so that it runs on trawl.
 
-It makes the edits that ``trawl check`` prints, if they are certain, and writes the settings that ``trawl settings
---move`` prints. Decisions that a person must make are listed at the end, with file and line. A second run changes
-nothing.
+It makes the certain edits of ``trawl check``, and writes the settings of ``trawl settings --move``. The decisions that
+a person must make are listed at the end. A second run changes nothing.
 
 Length: the edits of imports, calls and settings, and the decisions that remain, are about the same texts of a project.
 """

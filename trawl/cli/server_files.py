@@ -1,19 +1,14 @@
 """Checks the files of a job's local server before the server reads them.
 
-A server runs every command of its append-only file. So a file from another person could load a module, which is native
-code, or write to other files. trawl's scripts add only a few kinds of commands to this file, because a server stores
-the effects of a script instead of the script. Only these commands pass the check. The parser here is stricter than the
-parsers of the servers, so if a file passes, a server reads it in the same way.
-
-A file is a sequence of commands, each an array of strings::
+A server runs every command of its append-only file, so a file from another person could load native code or write to
+other files. Only the few commands pass that trawl's scripts add: a server stores the effects of a script. The parser is
+stricter than those of the servers, so a server reads a file that passes in the same way. A file is a sequence of
+commands, each an array of strings::
 
     *3 CR LF  $4 CR LF  HDEL CR LF  $1 CR LF  a CR LF  $1 CR LF  b CR LF
 
-A file may start with a snapshot (RDB), which servers write by default. In a snapshot, only the types of values that
-trawl stores pass; functions and module data do not. Servers check the inner format of values themselves
-(``sanitize-dump-payload``), and such checks are not repeated here.
-
-Only :mod:`trawl.cli.local_server` uses this module. It is separate because it only reads files and starts no process.
+It may start with a snapshot (RDB). Only the types of values that trawl stores pass, no functions or module data.
+Servers check the inner format of values themselves (``sanitize-dump-payload``).
 """
 
 from __future__ import annotations

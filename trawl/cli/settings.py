@@ -1,10 +1,8 @@
 """The command ``trawl settings``: prints settings with their values and sources, and moves Scrapy's settings.py.
 
-``--move`` prints the text of a ``pyproject.toml``. Settings of trawl and Scrapy go to ``[tool.trawl]``, and all other
-names go to ``[tool.trawl.own]``. If a setting has no effect in trawl, has a wrong value or can't be written in TOML, a
-comment names it with the reason, so no setting is lost silently. A setting without effect is also written to
-``[tool.trawl.own]``, because the project's code may read it, unless it may be a secret. With ``SCRAPY_COMPAT``, every
-spider of the project is treated as moved.
+``--move`` prints the text of a ``pyproject.toml``. Settings of trawl and Scrapy go to ``[tool.trawl]``, other names to
+``[tool.trawl.own]``. A comment names each setting that has no effect, a wrong value or no form in TOML. A setting
+without effect is also written to ``[tool.trawl.own]``, because code may read it, unless it may be a secret.
 """
 
 from __future__ import annotations
@@ -19,13 +17,11 @@ from pathlib import Path, PurePath
 from types import BuiltinFunctionType, FunctionType
 
 import msgspec
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from trawl.cli.load import load_module, load_spider
-from trawl.cli.view import stdout_console
+from trawl.cli.view import plain_table, stdout_console
 from trawl.errors import SettingsError, SpiderNotFound, TrawlError, UsageError
 from trawl.observe import MASK, clipped, printable, without_passwords
 from trawl.passwords import SECRET_NAME
@@ -115,7 +111,7 @@ def print_all(settings: Settings, console: Console) -> None:
         for name in settings:
             console.print(f"{name}={printable(shown(name, settings[name]))}  # {settings.source(name)}", soft_wrap=True)
         return
-    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
+    table = plain_table()
     for title in ("setting", "value", "unit", "from"):
         table.add_column(title, overflow="fold", no_wrap=title == "setting")
     rows = [(definition.section, definition.name, definition.unit) for definition in definitions()]

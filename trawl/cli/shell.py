@@ -1,8 +1,7 @@
 """The command ``trawl shell``: an interactive session with a running crawl.
 
-The main thread owns the terminal, because IPython and Ctrl-C need that. The crawl runs in its own thread until the
-session ends. Lines without ``await`` run in the main thread. Lines with ``await`` run in the crawl's Trio loop, so that
-``await trio.sleep(1)`` and ``await spider.fetch(...)`` work as in a callback.
+The main thread owns the terminal, because IPython and Ctrl-C need that. The crawl runs in its own thread. Lines with
+``await`` run in the crawl's Trio loop, as in a callback.
 """
 
 from __future__ import annotations

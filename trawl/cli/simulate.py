@@ -12,21 +12,19 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from trawl.cli import FAILED, OK, exit_status
+from trawl.cli.job import store_of
 from trawl.cli.load import load_spider, spider_arguments
 from trawl.cli.logs import Logs
 from trawl.cli.summary import MAX_SCOPES, scopes_table, waited_words
-from trawl.cli.view import print_error, stderr_console, stdout_console
+from trawl.cli.view import add_rest, plain_table, print_error, stderr_console, stdout_console
 from trawl.errors import TrawlError, UsageError
-from trawl.frontier import SCHEMES, inspect
 from trawl.http import Request, host_scope
 from trawl.observe import (
     ObserveSettings,
@@ -129,8 +127,11 @@ def simulate_command(
     """
 
     def act() -> int:
-        if plot is not None:
-            _check_picture(plot)
+        try:
+            if plot is not None:
+                check_picture_name(plot)
+        except (ValueError, ImportError) as error:
+            raise UsageError(f"--plot: {error}") from error
         groups = groups_of(settings)
         simulated_web = load_web(web)
         spider = load_spider(target)
@@ -198,13 +199,6 @@ def _simulated(
     for warning in dict.fromkeys(warnings):
         logger.warning("%s", warning)
     return [simulate(spider, web, settings, seed, errors="collect", **values) for settings in loaded]
-
-
-def _check_picture(out: str) -> None:
-    try:
-        check_picture_name(out)
-    except (ValueError, ImportError) as error:
-        raise UsageError(f"--plot: {error}") from error
 
 
 def _draw(simulations: Sequence[Simulation], labels: Sequence[str], out: str, draw: Callable[..., str]) -> None:
@@ -284,7 +278,7 @@ def plan_command(
             else:
                 words = came_to_nothing(simulation.reason, simulation.stats)
                 words = words or f"nothing was sent: the crawl ended with {simulation.reason}"
-            console.print(printable(f"{label}: {words}"), soft_wrap=True, markup=False, highlight=False)
+            _print_lines([f"{label}: {words}"], console)
         return max(_status(simulations), OK if all(each.sends for each in simulations) else FAILED)
 
     return _guarded(act)
@@ -311,12 +305,7 @@ def _pending(job: str) -> list[Request]:
 
     None is a duplicate: without bodies, different requests may look the same, so they are not filtered.
     """
-    store: Any = inspect
-    if job.startswith(SCHEMES):
-        from trawl.frontier.redis import report  # noqa: PLC0415 - not for a job in a directory
-
-        store = report
-    lines = [msgspec.json.decode(line) for line in store.export_pending(job)]
+    lines = [msgspec.json.decode(line) for line in store_of(job).export_pending(job)]
     return [Request(each["url"], method=each["method"], meta=each.get("meta"), dont_filter=True) for each in lines]
 
 
@@ -359,14 +348,11 @@ def host_ends(simulation: Simulation) -> list[tuple[int, float, str, str]]:
 
 
 def _ends_table(ends: Sequence[tuple[int, float, str, str]]) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
-    for title in ("host", "sends", "ends in", "held up by"):
-        table.add_column(title, justify="right" if title in ("sends", "ends in") else "left", overflow="fold")
+    table = plain_table(("host", "sends", "ends in", "held up by"), ("host", "held up by"))
     for sends, seconds, host, reason in ends[:MAX_SCOPES]:
         cells = clipped(host, _SCOPE_CHARACTERS), number_words(sends), duration_words(seconds), reason
         table.add_row(*(Text(printable(cell)) for cell in cells))
-    if len(ends) > MAX_SCOPES:
-        table.add_row(Text(f"and {number_words(len(ends) - MAX_SCOPES)} more", style="dim"))
+    add_rest(table, len(ends) - MAX_SCOPES)
     return table
 
 
@@ -376,27 +362,19 @@ _EXAMPLES = 5
 
 def receipt_command(files: Sequence[str], output: str | None) -> int:
     """Check the crawl in WARC files or logs, and print the result. Returns 1 if a rule was broken."""
-    console, errors = stdout_console(), stderr_console()
-    try:
-        if output is not None:
-            receipts.check_receipt_name(output, "-o")
-        checker, receipt = receipts.check_files(files)
-        if output is not None:
-            receipts.save_receipt(output, receipt, checker)
-    except TrawlError as error:
-        return print_error(error, errors)
-    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
-    for title in receipts.COLUMNS:
-        table.add_column(title, justify="left" if title == "scope" else "right", overflow="fold")
+    if output is not None:
+        receipts.check_receipt_name(output, "-o")
+    checker, receipt = receipts.check_files(files)
+    if output is not None:
+        receipts.save_receipt(output, receipt, checker)
+    console = stdout_console()
+    table = plain_table(receipts.COLUMNS, ["scope"])
     for figures_of_scope in receipt.scopes[:MAX_SCOPES]:
         table.add_row(*(Text(printable(cell)) for cell in receipts.scope_cells(figures_of_scope)))
-    if len(receipt.scopes) > MAX_SCOPES:
-        table.add_row(Text(f"and {number_words(len(receipt.scopes) - MAX_SCOPES)} more", style="dim"))
+    add_rest(table, len(receipt.scopes) - MAX_SCOPES)
     console.print(table)
     lines = receipts.rule_words(receipt)
-    lines += [receipts.violation_words(each) for each in receipt.examples[:_EXAMPLES]]
-    for line in lines:
-        console.print(printable(line), soft_wrap=True, markup=False, highlight=False)
+    _print_lines([*lines, *(receipts.violation_words(each) for each in receipt.examples[:_EXAMPLES])], console)
     return OK if receipt.is_clean else FAILED
 
 
@@ -415,8 +393,12 @@ def _print_recording(
     lines += [fit_words(fit) for fit in recording.fits[:MAX_SCOPES]]
     if len(recording.fits) > MAX_SCOPES:
         lines.append(f"and {counted(len(recording.fits) - MAX_SCOPES, 'more host')}")
+    _print_lines(lines, console)
+
+
+def _print_lines(lines: Iterable[str], console: Console) -> None:
     for line in lines:
-        console.print(printable(line), soft_wrap=True, markup=False, highlight=False)
+        console.print(printable(line), soft_wrap=True)
 
 
 def fit_words(fit: HostFit) -> str:
@@ -460,19 +442,17 @@ def rates_table(simulation: Simulation, width: int, *, is_ascii: bool = False) -
     cells = min(MAX_CELLS, max(10, width - max(map(len, names)) - _OTHER_COLUMNS))
     seconds = window_for(simulation.elapsed or 1.0, len(simulation.of(scopes[0])), cells)
     levels = _ASCII_LEVELS if is_ascii else _LEVELS
-    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
     told = ", ! refused" if any(send.status in REFUSALS for send in simulation.sends) else ""
     length = f"{seconds:g} s" if seconds < 60 else duration_words(seconds)
-    for title in ("scope", f"rate, {length} a bar{told}", "full bar"):
-        table.add_column(title, no_wrap=True)
+    titles = ("scope", f"rate, {length} a bar{told}", "full bar")
+    table = plain_table(titles, titles, no_wrap=True)
     for scope, name in zip(scopes, names, strict=False):
         rates, limit = simulation.rates(scope, seconds), simulation.limit(scope)
         bars = Text(_bars(rates, limit, levels))
         if any(rate.refused for rate in rates):
             bars.append("\n" + "".join("!" if rate.refused else " " for rate in rates).rstrip(), style="red")
         table.add_row(Text(name), bars, Text(_full_bar(rates, limit)))
-    if len(scopes) > MAX_SCOPES:
-        table.add_row(Text(f"and {number_words(len(scopes) - MAX_SCOPES)} more", style="dim"))
+    add_rest(table, len(scopes) - MAX_SCOPES)
     return table
 
 
@@ -504,7 +484,7 @@ def comparison_table(rows: Sequence[Mapping[str, str]], width: int) -> Table:
         if sum(_widest(name, cells) + _BETWEEN for name, cells in columns.items()) <= width:
             break
         del columns[title]
-    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
+    table = plain_table()
     for title, cells in columns.items():
         is_text = title in ("settings", "waited", "ended")
         widest = None if title == "waited" else min(_widest(title, cells), width // 2)

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from trawl.cli import OK, exit_status
 from trawl.cli.load import STANDARD_OUTPUT
+from trawl.cli.view import add_rest, plain_table
 from trawl.errors import TrawlError, UsageError
 from trawl.feeds import to_json
 from trawl.file_sync import write_file
@@ -81,7 +82,7 @@ def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table |
     sent = [report for report in reports if report.sends or max(report.limited.values(), default=0.0) >= _FELT]
     if not sent:
         return None
-    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
+    table = plain_table()
     rows = [_cells(report) for report in sent[:MAX_SCOPES]]
     hidden = {"each request"} if width >= NARROW else {"each request", "allowed", "steps", "hints"}
     titles = [title for title in rows[0] if width >= WIDE or title not in hidden]
@@ -92,8 +93,7 @@ def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table |
             table.add_column(title, overflow="fold")
     for row in rows:
         table.add_row(*(Text(row[title]) for title in titles))
-    if len(sent) > MAX_SCOPES:
-        table.add_row(Text(f"and {number_words(len(sent) - MAX_SCOPES)} more", style="dim"))
+    add_rest(table, len(sent) - MAX_SCOPES)
     return table
 
 

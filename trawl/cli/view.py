@@ -9,14 +9,16 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
+from rich import box
 from rich.console import Console
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from trawl.cli import FAILED, USAGE
@@ -44,12 +46,14 @@ __all__ = [
     "Panels",
     "StatusOf",
     "Watcher",
+    "add_rest",
     "advised",
     "can_show",
     "log_watcher",
     "open_panel",
     "panel",
     "panel_watcher",
+    "plain_table",
     "print_error",
     "status_of",
     "stderr_console",
@@ -146,6 +150,20 @@ _NAME_CHARACTERS = 30
 def can_show(console: Console) -> bool:
     """Return True for a terminal that can move its cursor, so that lines can be redrawn."""
     return console.is_terminal and not console.is_dumb_terminal
+
+
+def plain_table(titles: Iterable[str] = (), texts: Container[str] = (), **options: Any) -> Table:
+    """Return a table without rows. Only the columns in ``texts`` are aligned to the left."""
+    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
+    for title in titles:
+        table.add_column(title, justify="left" if title in texts else "right", **(options or {"overflow": "fold"}))
+    return table
+
+
+def add_rest(table: Table, number: int) -> None:
+    """Add a row with the number of rows that are not shown, if there are any."""
+    if number > 0:
+        table.add_row(Text(f"and {number_words(number)} more", style="dim"))
 
 
 def open_panel(listen: str, token: str, option: str = "--panel") -> Panel:

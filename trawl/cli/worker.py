@@ -1,24 +1,20 @@
 """One crawl by several processes: ``trawl worker``, which joins a job in a server, and ``trawl crawl --processes N``.
 
-Theory of operation. If one command starts all processes, its own process is the *leader*. The leader opens the job,
-writes the feeds and shows the crawl as usual, but receives no hosts. So it runs no callbacks, and a callback that ends
-its process can't end the command. The workers of the same job have no feeds. The leader starts the workers after its
-own crawl has started, so that an error at the start is reported only once. User code that opens and closes a crawl also
-runs in the leader, such as ``open_spider`` and ``spider_opened``, but receivers of ``spider_idle`` run in the workers
-only::
+The process of ``trawl crawl`` is the *leader*. It opens the job, writes the feeds and shows the crawl, but receives no
+hosts. So it runs no callbacks, and a callback that ends its process can't end the command. It starts the workers after
+its own crawl has started, so that an error at the start is reported only once. ``open_spider`` and ``spider_opened``
+also run in the leader, but receivers of ``spider_idle`` run in the workers only::
 
     leader ── its own server, if the job has no address (trawl.cli.local_server)
         └── worker 1 to N: trawl worker --spider SPIDER --leader FD
 
-Each worker is a separate interpreter with the same arguments, so it loads the same settings. A socket carries its
-status and scopes to the leader (MessagePack, length first). When the leader's end closes, the worker shuts down as
-after a first Ctrl-C. So workers end in the same way after Ctrl-C, a limit in the leader, or the leader's death. Ctrl-C
+A socket carries a worker's status and scopes to the leader (MessagePack, length first). When the leader's end closes,
+the worker shuts down as after a first Ctrl-C: after Ctrl-C, a limit in the leader, or the leader's death. Ctrl-C
 reaches only the leader, because each worker has its own process session.
 
-The end of the job needs no message, because each process finds the job's end in the store. If a worker ends earlier,
-because it was killed or used too much memory, the leader starts it again, up to :data:`MOST_STARTS` times in a minute.
-After that, the other workers continue alone. If no worker is left, the crawl ends. If the spider ends the crawl in one
-worker, the leader ends it in all.
+Each process finds the job's end in the store. A worker that ends earlier is started again, up to :data:`MOST_STARTS`
+times in a minute. After that, the other workers continue alone. If no worker is left, or if the spider ends the crawl
+in one worker, the leader ends the crawl in all.
 
 Length: the messages, the restarts and the end of the processes depend on each other.
 """

@@ -94,8 +94,7 @@ class Stats:
     def _read(self) -> dict[str, Stat]:
         """Return all values with the current times. The times are copied only here, not after each page."""
         for part in _PARTS:
-            seconds = getattr(self.times, part)
-            if seconds:
+            if seconds := getattr(self.times, part):
                 self._values[f"{part}_seconds"] = seconds
         return self._values
 
@@ -134,7 +133,7 @@ class Stats:
 
     def storable(self) -> dict[str, Stat]:
         """Return a copy of the values that a job can store. Other values of a spider, such as a date, are left out."""
-        values: dict[str, Any] = {**self._read()}
+        values: dict[str, Any] = self._read()
         return {key: value for key, value in values.items() if isinstance(value, int | float | str | None)}
 
     # Scrapy's names, so that spiders with their own statistics need no change.

@@ -81,10 +81,7 @@ def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> li
     sends = _count(stats, "request_count")
     if sends:
         rows.append(("each request", times_words(Times(*[_count(stats, key) / sends for key in _TIMES]))))
-    for title, keys in _ROWS.items():
-        parts = list(_parts(stats, keys))
-        if parts:
-            rows.append((title, ", ".join(parts)))
+    rows += [(title, ", ".join(parts)) for title, keys in _ROWS.items() if (parts := list(_parts(stats, keys)))]
     return rows
 
 

@@ -1,8 +1,7 @@
 """Checks of a project that was written for Scrapy: code and settings that behave differently in trawl.
 
 The checks read the spider's file, the files of the classes that its settings name, and the modules of the project that
-these files import. Each rule is about one difference from Scrapy that remains in moved crawls, and reports every line
-that the difference affects. ``_Reader`` contains all rules and visits each file once.
+these files import.
 
 Length: one visitor has a method for each kind of code, with the sentences that it reports.
 """
