@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,7 @@ from trawl.errors import BodyNotWritten
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.observe import Stats
 from trawl.pipelines import FilesPipeline
-from trawl.pipelines.file_store import (
-    FileStore,
-    IncompleteFile,
-    LocalFileStore,
-    digest_of,
-    open_file_store,
-    open_partial_file,
-)
+from trawl.pipelines.file_store import FileStore, IncompleteFile, LocalFileStore, digest_of, open_file_store
 
 BODY = b"0123456789" * 40_000
 
@@ -52,7 +46,7 @@ def kept(store: FileStore, path: str, folder: Path) -> bytes:
 
 
 async def test_what_is_kept_is_whole_and_known_by_its_content(store: FileStore, tmp_path: Path) -> None:
-    async with open_partial_file(store, InlineBlocking()) as part:
+    async with aclosing(IncompleteFile(store, InlineBlocking())) as part:
         part.begin()
         await part.write([b"ab", b"c"])
         await part.write([b"d"])
@@ -68,7 +62,7 @@ async def test_what_is_kept_is_whole_and_known_by_its_content(store: FileStore, 
 
 
 async def test_what_is_not_kept_is_removed(store: FileStore, tmp_path: Path) -> None:
-    async with open_partial_file(store, InlineBlocking()) as part:
+    async with aclosing(IncompleteFile(store, InlineBlocking())) as part:
         part.begin()
         await part.write([b"a"])
         with pytest.raises(ValueError, match="is not a path below the store"):
@@ -82,7 +76,7 @@ async def test_what_is_not_kept_is_removed(store: FileStore, tmp_path: Path) -> 
 
 
 async def test_a_body_that_begins_anew_forgets_the_one_before(store: FileStore, tmp_path: Path) -> None:
-    async with open_partial_file(store, InlineBlocking()) as part:
+    async with aclosing(IncompleteFile(store, InlineBlocking())) as part:
         for content in (b"long and wrong", b"right"):
             part.begin()
             await part.write([content])
@@ -97,7 +91,7 @@ async def test_a_body_that_begins_anew_forgets_the_one_before(store: FileStore, 
 
 
 async def test_no_file_is_made_before_something_is_written(store: FileStore, tmp_path: Path) -> None:
-    async with open_partial_file(store, InlineBlocking()) as part:
+    async with aclosing(IncompleteFile(store, InlineBlocking())) as part:
         part.begin()
         assert left_in(tmp_path) == []
 
@@ -111,7 +105,7 @@ async def test_a_file_goes_to_a_folder_on_another_disk_too(tmp_path: Path, monke
         replace(source, target)
 
     monkeypatch.setattr("os.replace", across)
-    async with open_partial_file(LocalFileStore(tmp_path), InlineBlocking()) as part:
+    async with aclosing(IncompleteFile(LocalFileStore(tmp_path), InlineBlocking())) as part:
         part.begin()
         await part.write([b"abc"])
         await part.keep("mounted/x")
@@ -126,7 +120,7 @@ async def test_a_disk_that_fills_up_is_an_error_that_is_not_tried_again(tmp_path
             file.close()
             return open("/dev/full", "wb"), path
 
-    async with open_partial_file(Full(tmp_path), InlineBlocking()) as part:
+    async with aclosing(IncompleteFile(Full(tmp_path), InlineBlocking())) as part:
         part.begin()
         with pytest.raises(BodyNotWritten, match="its body can't be written: ") as caught:
             await part.write([BODY])

@@ -81,12 +81,13 @@ class UserAgentMiddleware:
 class RetryMiddleware:
     """Retries failed requests at most ``max_retry_times`` times. The throttle's backoff also applies to retries.
 
+    Errors of trawl are only retried if they are retryable (``is_retryable``).
+
     Attributes:
         max_retry_times: ``RETRY_TIMES``.
         retry_http_codes: ``RETRY_HTTP_CODES``.
         priority_adjust: ``RETRY_PRIORITY_ADJUST``.
-        exceptions_to_retry: Error classes to retry. Errors of trawl are only retried if they are retryable
-            (``is_retryable``).
+        exceptions_to_retry: Error classes to retry.
     """
 
     scrapys_path: ClassVar[str] = "retry.RetryMiddleware"
@@ -271,10 +272,6 @@ class RFPDupeFilter(BaseDupeFilter):
         path: Not used, because a job stores the seen marks itself.
         debug: ``DUPEFILTER_DEBUG``, for subclasses.
         fingerprinter: Computes the fingerprints; None for Scrapy's fingerprinter.
-
-    Attributes:
-        fingerprinter: Computes the fingerprints.
-        debug: ``DUPEFILTER_DEBUG``.
     """
 
     def __init__(self, path: str | None = None, debug: bool = False, *, fingerprinter: Any = None) -> None:

@@ -213,7 +213,6 @@ def _with_place(request: Request) -> Request:
 
 
 _CONTROLS = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
-
 _SNIFFED_BYTES = 5000
 
 
@@ -293,9 +292,8 @@ def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
     refer = Referrer(load_referrer_policy(settings.referrer_policy)).refer if settings.referer_enabled else None
 
     async def send(request: Request) -> Outcome:
-        if (
-            request.depth and (attempt := current_attempt.get()) is not None and attempt.is_page
-        ):  # not for direct fetches
+        attempt = current_attempt.get()
+        if request.depth and attempt is not None and attempt.is_page:  # not for direct fetches
             request.meta["depth"] = request.depth
         try:
             with contained:

@@ -10,12 +10,9 @@ last argument. The differences from Scrapy:
 * While ``process_request`` awaits, for example its own fetch, the request holds no place in its scopes.
 * If an inner middleware replaces a request (a retry, a redirect), the outer middleware is not called.
 
-``SPIDER_MIDDLEWARES`` names hooks (:mod:`trawl.engine.hooks`) and spider middleware classes, which become hooks. Two of
-their methods wrap ``start()``: ``process_start``, and its older form ``process_start_requests``. The older method is a
-plain generator over a plain iterator and can't await. So it wraps the plain start URLs or ``start_requests()`` instead
-of the async ``start()``, and is always nearer to the spider than any ``process_start``, whatever its number in the
-setting. If the spider overrides ``start()``, which may await, the older method can't wrap it. Such a combination is
-refused, as in Scrapy.
+``SPIDER_MIDDLEWARES`` names hooks (:mod:`trawl.engine.hooks`) and spider middleware classes, which become hooks. The
+older ``process_start_requests`` is a plain generator and can't await. So it wraps the plain start URLs or
+``start_requests()`` instead of the async ``start()``, and is always nearer to the spider than any ``process_start``.
 """
 
 from __future__ import annotations
@@ -57,14 +54,11 @@ _METHODS = ("process_request", "process_response", "process_exception")
 
 _Method = Callable[..., Any]
 
-
 Show = Callable[[Request, Response | None], None]
 """Prepares a request or its response for Scrapy's classes."""
 
-
 Back = Callable[[Request, Outcome], Awaitable[None]]
 """Passes an outcome to ``process_response`` or ``process_exception`` of one object."""
-
 
 _IDLE = "%s: %s does nothing, as in Scrapy: it has none of the methods %s"
 

@@ -224,7 +224,6 @@ _encode = msgspec.json.Encoder().encode
 _FIELDS = msgspec.json.Decoder(Fields)
 _WHOLE = msgspec.json.Decoder(JobItem)
 
-
 Accepts = Callable[[Any], object]
 """Returns whether a feed takes an item."""
 

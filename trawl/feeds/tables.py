@@ -40,7 +40,6 @@ from trawl.file_sync import check_journal, replace_file, sync_content, sync_fold
 
 __all__ = ["AddedRow", "ParquetTable", "Row", "SqliteTable", "TableFile"]
 
-
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 _ROW_BYTES = 50

@@ -84,11 +84,7 @@ allows them already.
 
 
 class ProxyPool:
-    """Proxies that take turns. Pure and mutable. All times are on one monotonic clock.
-
-    Args:
-        urls: The proxies; duplicates are ignored.
-        cooldown: The pause after failures.
+    """Proxies that take turns; duplicate ``urls`` are ignored. Pure and mutable. All times are on one monotonic clock.
 
     Raises:
         ValueError: If an entry is not a proxy.

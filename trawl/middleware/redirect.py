@@ -201,10 +201,8 @@ def _delay(response: Response, settings: MiddlewareSettings, now_utc: NowUtc) ->
 def meta_refresh(settings: MiddlewareSettings) -> Middleware:
     """Return middleware that turns a page with a refresh into a GET request for its target (HTML, 4.2.5.3).
 
-    The header ``Refresh`` takes precedence over the page's ``<meta>``.
-
-    Like :func:`~trawl.middleware.redirect.redirect`, the middleware uses ``REDIRECT_MAX_TIMES``,
-    ``REDIRECT_PRIORITY_ADJUST``, meta ``dont_redirect`` and the meta keys of redirects.
+    The header ``Refresh`` takes precedence over the page's ``<meta>``. The maximum number of redirects, the priority
+    and the meta keys are those of :func:`~trawl.middleware.redirect.redirect`.
     """
 
     def around(fetch: Fetch) -> Fetch:

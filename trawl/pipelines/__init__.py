@@ -39,13 +39,9 @@ __all__ = [
     "PipelinesSettings",
 ]
 
-_MEDIA = {
-    "FileError": "files",
-    "FilesPipeline": "files",
-    "ImagesPipeline": "images",
-    "MediaInfo": "files",
-    "MediaPipeline": "files",
-}
+_MEDIA = {"ImagesPipeline": "images"} | dict.fromkeys(
+    ("FileError", "FilesPipeline", "MediaInfo", "MediaPipeline"), "files"
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -207,6 +203,8 @@ _OURS = {
 }
 """Replacements of Scrapy's pipelines."""
 
+_IMAGE_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
+
 
 class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
     """Item pipelines, and the files and images that they download.
@@ -252,15 +250,7 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
     images_min_width: Annotated[int, Meta(ge=0, title="pixels")] = 0
     images_min_height: Annotated[int, Meta(ge=0, title="pixels")] = 0
     images_max_pixels: Annotated[int, Meta(ge=0, title="pixels")] = 50_000_000
-    images_formats: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1)] = (
-        "JPEG",
-        "PNG",
-        "GIF",
-        "WEBP",
-        "AVIF",
-        "BMP",
-        "TIFF",
-    )
+    images_formats: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1)] = _IMAGE_FORMATS
     media_allow_redirects: bool = False
     media_like_scrapy: bool = False
     media_store_options: dict[str, Any] = msgspec.field(default_factory=dict)

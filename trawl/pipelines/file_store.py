@@ -18,8 +18,8 @@ import shutil
 import stat
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from io import BufferedReader, BytesIO
 from pathlib import Path, PurePosixPath
@@ -42,7 +42,6 @@ __all__ = [
     "RemoteFileStore",
     "digest_of",
     "open_file_store",
-    "open_partial_file",
 ]
 
 
@@ -397,16 +396,6 @@ class IncompleteFile:
                 file.close()
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-
-
-@asynccontextmanager
-async def open_partial_file(store: FileStore, blocking: Blocking) -> AsyncGenerator[IncompleteFile, None]:
-    """Open a partial file of ``store``. On exit, remove it unless it was kept."""
-    part = IncompleteFile(store, blocking)
-    try:
-        yield part
-    finally:
-        await part.aclose()
 
 
 def digest_of(response: Response, name: str) -> str:

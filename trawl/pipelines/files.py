@@ -17,6 +17,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, MutableMapping, Sequence
+from contextlib import aclosing
 from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -36,7 +37,6 @@ from trawl.pipelines.file_store import (
     IncompleteFile,
     digest_of,
     open_file_store,
-    open_partial_file,
 )
 from trawl.scheduler import AdmissionRules, SchedulerSettings
 from trawl.scrapy_names import Unsupported
@@ -99,13 +99,10 @@ class MediaPipeline(ABC):
     def __init__(
         self, store_uri: Any = None, download_func: object = None, settings: object = None, *, crawler: Any = None
     ) -> None:
-        """Create the pipeline of a crawl. The crawl is either the first argument or the argument ``crawler``.
+        """Create the pipeline of a crawl, which is the first argument or, as in Scrapy's classes, ``crawler``.
 
-        Args:
-            store_uri: The crawl; or, if ``crawler`` is given, a store that replaces the store in the setting.
-            download_func: Ignored. Scrapy's older classes pass it.
-            settings: Ignored. Scrapy's older classes pass it.
-            crawler: The crawl, if it is not the first argument. Scrapy's classes pass it in this way.
+        In the latter case, ``store_uri`` is a store that replaces the store in the setting. The other two arguments are
+        ignored. Scrapy's older classes pass them.
 
         Raises:
             NotConfigured: If the setting names no store.
@@ -251,10 +248,7 @@ class MediaPipeline(ABC):
         return {"url": request.url, "path": path, "checksum": checksum, "status": status}
 
     def media_failed(self, failure: Exception, request: Request, info: MediaInfo) -> Any:  # noqa: B027 - may be overridden
-        """Process the error of a failed file.
-
-        An override may raise another error, which is then used in the results.
-        """
+        """Process the error of a failed file. An override may raise another error, which the results then have."""
 
     async def file_downloaded(self, response: Response, request: Request, info: MediaInfo, *, item: Any = None) -> str:
         """Write the response to the store, at :meth:`file_path`. Returns its checksum. A checkpoint."""
@@ -270,10 +264,7 @@ class MediaPipeline(ABC):
     # The pipeline.
 
     async def process_item(self, item: Any, spider: Any = None) -> Any:
-        """Store the item's files, and return the item when each file is stored or has failed.
-
-        A checkpoint if the item has files.
-        """
+        """Return the item when each of its files is stored or has failed. A checkpoint if the item has files."""
         wanted = await awaited(self.get_media_requests(item, self.info))
         requests = [wanted] if isinstance(wanted, Request) else list(wanted or ())
         results: list[Result] = [(False, None)] * len(requests)
@@ -343,7 +334,7 @@ class MediaPipeline(ABC):
         if self._rules.is_offsite(request):
             raise FileError("its host is not in allowed_domains: add it there, or give the request meta allow_offsite")
         now = crawl.now_utc().timestamp()
-        async with open_partial_file(self.store, crawl.blocking) as part:
+        async with aclosing(IncompleteFile(self.store, crawl.blocking)) as part:
             response = await crawl.fetch(self._asked(request, known, part))
             if known is not None and response.status == 304:
                 await crawl.blocking.run(self.store.remember, msgspec.structs.replace(known, fetched_at=now))

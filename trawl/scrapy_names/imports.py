@@ -101,8 +101,8 @@ def changes(source: str, *, is_whole: bool = False) -> list[Change]:
 def _imports(node: ast.AST, *, is_whole: bool) -> Iterator[ast.AST]:
     """Yield the nodes below a node, including its functions.
 
-    Nodes inside ``if`` and ``try`` are only included on request, and never if the statement also imports trawl, because
-    its code already works with both packages.
+    Nodes inside ``if`` and ``try`` are only included on request, and never if the statement also imports trawl,
+    because its code already works with both packages.
     """
     yield node
     for part in ast.iter_child_nodes(node):

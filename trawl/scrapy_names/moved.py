@@ -45,7 +45,6 @@ _NAMES_FACE = re.compile(rf"trawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b")
 The pattern starts with a literal, which makes the search several times faster.
 """
 
-
 _AS_SCRAPY = re.compile(r"^\s*import trawl as scrapy\b", re.MULTILINE)
 
 

@@ -255,7 +255,6 @@ REPLACEMENTS: Mapping[str, str] = {
 }
 """Advice on missing names, by dotted name without ``scrapy.``."""
 
-
 _COPIED = "copy its middleware into the project, and change its imports as `trawl check` reports"
 
 _RENDERED = "render pages with meta browser (guide: Pages that need a browser), or request the page's own API"
@@ -282,7 +281,6 @@ PLUGINS: Mapping[str, str] = {
 
 A path is a single class of a package whose other classes run.
 """
-
 
 PLUGIN_META: Mapping[str, str] = {
     "playwright": "write meta `browser`: True",

@@ -45,8 +45,6 @@ class Sitemap:
             a file that is not a sitemap.
         count: Number of entries read so far.
         other_lines: Number of lines of text that are not URLs.
-        is_cut: True if the file is larger or has more entries than the limits allow. Known after reading the file.
-        is_broken: True if the file ended early. Known after reading the file.
     """
 
     def __init__(
@@ -87,16 +85,6 @@ class Sitemap:
             self._feed = WebFeed(body, url, max_bytes=max_bytes, content_type=content_type)
             self._xml = self._feed.xml
             self._unpacked = self._xml.unpacked
-
-    @property
-    def is_cut(self) -> bool:
-        """True if the file is larger or has more entries than the limits allow."""
-        return self._has_too_many or self._unpacked.is_cut
-
-    @property
-    def is_broken(self) -> bool:
-        """True if compressed data or XML ended too early."""
-        return bool(self.problem) and not self.is_cut
 
     @property
     def problem(self) -> str:

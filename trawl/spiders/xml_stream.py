@@ -180,7 +180,6 @@ class XmlStream:
         root: Local name of the outermost element; "" if there is none.
         pieces: Number of pieces parsed so far. Let other tasks run each time this number increases.
         unpacked: The body, which is unpacked while it is read.
-        has_ended: True if the outermost element has ended, so that nothing is missing.
     """
 
     def __init__(
