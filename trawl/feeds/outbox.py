@@ -30,8 +30,6 @@ A job in a server may have several processes. One of these processes copies the 
 response to each step of this process contains the position of the last item of all processes. The other processes have
 no feeds, and only store items. With several processes no item is withheld, because the items of all processes are
 mixed, so that one position could not separate the items beyond a limit.
-
-A crawl without a job does not use this module. Its items go directly to :class:`trawl.feeds.Feeds`.
 """
 
 from __future__ import annotations
@@ -39,6 +37,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -385,26 +384,24 @@ def _may_be(destination: str, old: str, state: FeedState) -> bool:
     if _size(old, state) is None:
         return True
     start = max(0, state.position - _COMPARED_BYTES)
-    tails = [_read(each, state, start, state.position - start) for each in (destination, old)]
-    return tails[0] is not None and tails[0] == tails[1]
+    return _is_same(destination, old, state, start, state.position - start)
 
 
 def _has_same_start(destination: str, old: str, state: FeedState) -> bool:
     """Return whether a file starts like the file of an old destination."""
     # Ignore the last bytes, because a complete file ends with the closing of its format, for example of a JSON array.
     length = max(0, min(state.position, _size(destination, state) or 0, _COMPARED_BYTES) - _END_BYTES)
-    heads = [_read(each, state, 0, length) for each in (destination, old)]
-    return heads[0] is not None and heads[0] == heads[1]
+    return _is_same(destination, old, state, 0, length)
 
 
-def _read(destination: str, state: FeedState, start: int, length: int) -> bytes | None:
-    """Return ``length`` bytes of a feed's file from ``start``; None if the file can't be read."""
-    try:
-        with _path(destination, state).open("rb") as file:
+def _is_same(destination: str, old: str, state: FeedState, start: int, length: int) -> bool:
+    """Return whether two files of a feed can be read, and have the same ``length`` bytes from ``start``."""
+    parts = []
+    for each in (destination, old):
+        with suppress(OSError), _path(each, state).open("rb") as file:
             file.seek(start)
-            return file.read(length)
-    except OSError:
-        return None
+            parts.append(file.read(length))
+    return len(parts) == 2 and parts[0] == parts[1]
 
 
 def _path(destination: str, state: FeedState) -> Path:

@@ -91,10 +91,8 @@ class MiddlewareContext:
     """The arguments for creating the middleware of a crawl.
 
     Attributes:
-        settings: The settings.
         rng: Draws the jitter of retries.
         now_utc: Returns the wall time, for cookies and dates in headers.
-        jars: The cookies.
         handled_statuses: Status codes that the spider handles itself.
         spider: The spider, whose ``http_user`` and similar attributes are read; None without a spider.
         stats: The statistics; None without statistics.
@@ -277,13 +275,8 @@ class MiddlewareStack:
     """The middleware of one crawl, with its cookies, sessions and cache.
 
     Attributes:
-        settings: The settings.
-        spider: The spider, whose ``http_user`` and ``handle_httpstatus_list`` are read.
-        jars: The cookies.
-        sessions: The named sessions.
         cache: The cache; None if it is disabled.
         prepare: Function that is called with each admitted request and the response from which the request was created.
-        rendering: Renders pages with meta ``browser``.
         browsers: The browsers of the crawl; None if pages are not rendered in a browser, as in a simulation.
         adapt: Converts objects with Scrapy's methods to middleware; None to reject such objects.
     """

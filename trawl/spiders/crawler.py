@@ -108,7 +108,6 @@ EVENT_SIGNALS: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, obje
 receivers, except ``spider``.
 """
 
-_ENDLESS = "write an endless start(), which may wait for work"
 _CUT_OFF = "DOWNLOAD_MAXSIZE and meta `download_maxsize` end a download that is too large"
 _WHOLE = "feeds are complete when trawl.run() returns"
 
@@ -121,7 +120,7 @@ NOT_SENT: Mapping[str, str] = {
     "request_left_downloader": "use response_received, or a watcher (WATCHERS) that reads"
     " crawl.events(ResponseReceived, RequestFailed)",
     "robots_parsed": "`await spider.fetch(...)` fetches robots.txt like any page",
-    "scheduler_empty": _ENDLESS,
+    "scheduler_empty": "write an endless start(), which may wait for work",
 }
 """Signals of Scrapy that trawl does not send, with their replacements."""
 
@@ -163,8 +162,8 @@ class CrawlerSignals:
                 not awaited. The message names the replacement.
         """
         _check_sent(signal)
-        if not isinstance(signal, str) or signal not in BEGIN_AND_END | EVENT_SIGNALS.keys() | {IDLE}:
-            known = ", ".join(sorted(BEGIN_AND_END | EVENT_SIGNALS.keys() | {IDLE}))
+        if not isinstance(signal, str) or signal not in SCRAPYS:
+            known = ", ".join(sorted(SCRAPYS - NOT_SENT.keys()))
             raise UsageError(
                 f"there is no signal {signal}: use one of {known}, or a watcher (WATCHERS) that reads"
                 " crawl.events(ItemScraped, ...); see the guide 'Watch a crawl'"
@@ -190,16 +189,15 @@ class CrawlerSignals:
                 for a signal whose receivers are not awaited.
         """
         self._events, self._spider = events, spider
-        for signal in NOT_SENT if self._dispatched("") is not None else ():
-            if self._dispatched(signal):
-                _check_sent(signal)
         for signal, receiver in self._receivers:
             if signal in EVENT_SIGNALS:
                 self._listen(events, signal, receiver)
-        for signal in EVENT_SIGNALS if self._dispatched("") is not None else ():
-            for receiver in self._dispatched(signal) or ():
+        for signal in SCRAPYS if "pydispatch.dispatcher" in sys.modules else ():
+            for receiver in self._dispatched(signal):
+                _check_sent(signal)
                 _check_plain(signal, receiver)
-            self._listen(events, signal, None)
+            if signal in EVENT_SIGNALS:
+                self._listen(events, signal, None)
 
     async def send(self, signal: str, **given: object) -> list[Exception]:
         """Call the receivers of a signal in order, and wait until they return. A checkpoint only if a receiver awaits.
@@ -210,7 +208,7 @@ class CrawlerSignals:
         """
         errors: list[Exception] = []
         own = [receiver for wanted, receiver in self._receivers if wanted == signal]
-        for receiver in (*own, *(self._dispatched(signal) or ())):
+        for receiver in (*own, *self._dispatched(signal)):
             try:
                 with contained:
                     result = receiver(**accepted(receiver, {"signal": signal, "sender": self._sender, **given}))
@@ -226,12 +224,11 @@ class CrawlerSignals:
         """Return whether a signal has a receiver."""
         return any(wanted == signal for wanted, _ in self._receivers) or bool(self._dispatched(signal))
 
-    def _dispatched(self, signal: str) -> list[Callable[..., Any]] | None:
-        """Return the receivers of ``pydispatch`` for a signal; None if no code has imported that package."""
+    def _dispatched(self, signal: str) -> list[Callable[..., Any]]:
+        """Return the receivers of ``pydispatch`` for a signal; none if no code has imported that package."""
         dispatcher: Any = sys.modules.get("pydispatch.dispatcher")
-        if dispatcher is None:
-            return None
-        return list(dispatcher.liveReceivers(dispatcher.getAllReceivers(self._sender, signal)))
+        found = () if dispatcher is None else dispatcher.getAllReceivers(self._sender, signal)
+        return list(dispatcher.liveReceivers(found)) if found else []
 
     def _listen(self, events: Events, signal: str, connected: Callable[..., Any] | None) -> None:
         """Call a receiver at each event of a signal. None stands for all receivers of ``pydispatch``."""
@@ -239,7 +236,7 @@ class CrawlerSignals:
 
         def hear(event: Event) -> None:
             if connected is None:
-                receivers = self._dispatched(signal) or []
+                receivers = self._dispatched(signal)
             else:
                 receivers = [connected] if (signal, connected) in self._receivers else []
             if isinstance(event, ResponseReceived) and not event.was_sent:
