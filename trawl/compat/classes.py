@@ -4,12 +4,9 @@ A subclass of a middleware is an entry of ``DOWNLOADER_MIDDLEWARES`` like any cl
 None for the base class removes the base class. If an entry is one of these classes itself, as a path or as an object,
 it means the built-in middleware (:data:`trawl.middleware.BUILT_IN`).
 
-For ``DUPEFILTER_CLASS`` and ``REQUEST_FINGERPRINTER_CLASS`` the engine calls one function that returns the seen mark of
-a request (:func:`marks`). A filter that only defines which requests are equal returns marks, and the frontier stores
-the marks, even in a job. A filter that remembers requests itself, for example in a database, is called once per
-request. Jobs can't rely on such a filter, so a job with such a filter is refused.
-
-:mod:`trawl.compat` exports the classes, and loads this module on first use.
+A duplicate filter that only defines which requests are equal returns marks, and the frontier stores the marks, even in
+a job. A filter that remembers requests itself, for example in a database, is called once per request. Jobs can't rely
+on such a filter, so a job with such a filter is refused.
 """
 
 from __future__ import annotations
@@ -306,10 +303,9 @@ def set_fingerprinter(crawler: Crawler) -> None:
 
 
 def marks(crawler: Crawler, *, has_job: bool) -> Callable[[Request], bytes | None]:
-    """Return the function that makes seen marks.
+    """Return the function that makes seen marks, for ``DUPEFILTER_CLASS`` and ``REQUEST_FINGERPRINTER_CLASS``.
 
-    A request with the mark None is always new. A request with an empty mark is always a duplicate. A job refuses a
-    filter that remembers requests itself.
+    A request with the mark None is always new. A request with an empty mark is always a duplicate.
     """
     chosen, fingerprinter = crawler.settings[FILTER], crawler.settings[FINGERPRINTER]
     set_fingerprinter(crawler)

@@ -43,12 +43,7 @@ class Compression:
 
 
 class Content:
-    """The content of a feed's file, compressed or not. A context manager that leaves the feed's file open.
-
-    Attributes:
-        file: The content. For a compressed file, without a truncated last piece.
-        size_bytes: Size of the file in bytes, without a truncated last piece.
-    """
+    """The content of a feed's file, compressed or not. A context manager that leaves the feed's file open."""
 
     def __init__(self, reader: io.BufferedReader, compression: Compression | None) -> None:
         """Read the content from ``reader``, which is detached from its file when the block ends."""
@@ -56,9 +51,9 @@ class Content:
         # Maps positions in the content to positions in the compressed file, at the ends of the compressed pieces. None
         # if the file is not compressed.
         self._ends: dict[int, int] | None = None
-        self.file: BinaryIO = reader
+        self.file: BinaryIO = reader  # the content; if it is compressed, without a truncated last piece
         if compression is None:
-            self.size_bytes: int = reader.seek(0, io.SEEK_END)
+            self.size_bytes: int = reader.seek(0, io.SEEK_END)  # of the file, without a truncated last piece
             return
         try:
             self._decompress(compression)

@@ -40,18 +40,14 @@ GAP = 100
 
 
 class Feed:
-    """One feed, in one file or in several. ``open``, ``locate``, ``start``, ``close`` and ``abandon`` block.
-
-    Attributes:
-        takes_items: Whether the feed writes the items themselves (with an exporter class), and not their fields.
-    """
+    """One feed, in one file or in several. ``open``, ``locate``, ``start``, ``close`` and ``abandon`` block."""
 
     def __init__(self, options: FeedOptions, *, started_utc: datetime, file: FeedFile | None = None) -> None:
         """Create a feed that is not open yet. ``file`` is used instead of the file of the options."""
         self.uri: str = options.uri
         self.format: str = options.format
         self.item_filter: ItemFilter = options.item_filter
-        self.takes_items: bool = options.exporter is not None
+        self.takes_items: bool = options.exporter is not None  # the items themselves, not their converted fields
         self._options = options
         self._refused: list[RefusedItem] = []
         # The file that is being written, followed by the files of later batches.

@@ -133,8 +133,7 @@ class FeedFile(ABC):
     def close(self) -> None:
         """Close the file without writing. Records that were not written are lost. A second call does nothing.
 
-        If the feed goes to a store and its local file contains records, the local file stays, and an error is logged
-        that names it.
+        The local file of a feed for a store stays if it has records. An error that names it is logged.
         """
         self._close()
         remote, self._remote = self._remote, None

@@ -122,7 +122,7 @@ class FeedStorage:
     """The destination of a feed's bytes. This base class is the storage of a feed that is not open yet."""
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write ``content`` at ``position``, or only its start if the rest would take long. Returns the bytes."""
+        """Write ``content`` at ``position``, or only its start if it would take long. Returns the number of bytes."""
         raise ValueError("it is not open")
 
     def close(self) -> None:
@@ -188,9 +188,8 @@ class FileStorage(FeedStorage):
 class StreamStorage(FeedStorage):
     """A pipe, a terminal or a device, written through its descriptor without a buffer.
 
-    If the reader of a pipe does not read, a write would block forever, and a blocked thread can't be cancelled. So a
-    write passes only as many bytes as the pipe has room for. If the pipe has no room, the write returns after
-    ``PIPE_WAIT`` seconds.
+    A blocked thread can't be cancelled. So a write passes only as many bytes as the pipe has room for. If the pipe has
+    no room, because its reader does not read, the write returns after ``PIPE_WAIT`` seconds.
     """
 
     def __init__(self, descriptor: int, *, is_owned: bool) -> None:

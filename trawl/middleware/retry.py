@@ -100,13 +100,9 @@ def retry(
     excused outcome (a 429, an outage) does not count. But if ``RETRY_TIMES`` is 0, nothing is sent twice, even after an
     excused outcome. Requests that the throttle has given up are not retried. Meta ``dont_retry`` disables retries.
 
-    Args:
-        settings: Times, status codes, delays and the budget.
-        rng: Draws the jitter.
-        predicate: Decides whether to retry; if it returns None, status codes and errors decide. It is not called for
-            excused outcomes.
-        stats: Counts requests that failed in their last attempt (``retry_max_reached``), and retries refused by the
-            budget (``retry_budget_spent``).
+    ``predicate`` decides whether to retry, unless it returns None or the outcome is excused. ``stats`` count requests
+    that failed in their last attempt (``retry_max_reached``), and retries refused by the budget
+    (``retry_budget_spent``).
     """
     codes = frozenset(settings.retry_http_codes)
     budgets = None

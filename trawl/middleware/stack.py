@@ -3,8 +3,6 @@
 The order numbers are the same as in Scrapy, so that ``DOWNLOADER_MIDDLEWARES`` of a moved project keeps its order. The
 middleware with the lowest number is outermost, next to the engine. The middleware with the highest number is innermost,
 next to the transport.
-
-Only the package's ``__init__`` imports this module. The engine imports :func:`open_middleware_stack` from there.
 """
 
 from __future__ import annotations

@@ -90,11 +90,7 @@ class FileStore(ABC):
 
     @abstractmethod
     def put(self, path: str, content: bytes) -> None:
-        """Store a file completely or not at all. After this, a file in a folder survives a power cut.
-
-        Raises:
-            ValueError: If the path leads out of the store.
-        """
+        """Store a file, whole or not at all and safe from a power cut; ValueError for a path out of the store."""
 
     @abstractmethod
     def open(self, path: str) -> tuple[float, BufferedReader]:
@@ -108,10 +104,7 @@ class FileStore(ABC):
     def put_file(self, path: str, temporary: Path) -> Path:
         """Store a file from :meth:`open_temporary` completely or not at all. Returns a path at which it can be read.
 
-        If this fails, the temporary file is not removed.
-
-        Raises:
-            ValueError: If the path leads out of the store.
+        If this fails, the temporary file is not removed. ValueError for a path that leads out of the store.
         """
 
     @abstractmethod
@@ -323,11 +316,7 @@ class IncompleteFile:
         self._is_new = True
 
     async def write(self, pieces: Sequence[bytes]) -> None:
-        """Write the next chunks in a thread. Cancelling waits for a write that has started. Always a checkpoint.
-
-        Raises:
-            BodyNotWritten: If the disk is full or fails, or the file was closed.
-        """
+        """Write the next chunks in a thread, which cancelling waits for; BodyNotWritten if that fails. A checkpoint."""
         async with self._lock:
             if self._is_closed:
                 raise BodyNotWritten("its response was given up")

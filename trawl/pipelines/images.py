@@ -5,8 +5,6 @@ Scrapy. JPEG files are kept unchanged, and transparent images get a white backgr
 
 An image file of a few kilobytes may decode to gigabytes. So the declared size of an image is checked before the image
 is decoded, only known formats are read, and only a few images are decoded at the same time.
-
-Only the package's ``__init__`` imports this module, when it is needed. The module's name is the same as in Scrapy.
 """
 
 from __future__ import annotations
@@ -47,8 +45,7 @@ class ImagesPipeline(MediaPipeline):
 
         Raises:
             NotConfigured: If ``IMAGES_STORE`` names no store.
-            SettingsError: If the store can't be used, a thumbnail's name can't be a folder name, Pillow does not know a
-                format, or Pillow is not installed.
+            SettingsError: If the store, a thumbnail's name or a format can't be used, or Pillow is not installed.
         """
         super().__init__(store_uri, crawler=crawler)
         crawl = self.info.crawl

@@ -16,9 +16,6 @@ from trawl.scrapy_names.names import REPLACEMENTS
 __all__ = ["UNSUPPORTED", "is_felt", "is_foreign_setting", "key_advice", "setting_advice"]
 
 _PROJECTS = "there are no projects: `trawl crawl FILE.py` finds the spider, `trawl list` lists them"
-_PARTS = REPLACEMENTS["core"]
-_REMOTE = REPLACEMENTS["webservice"]
-_MAIL = "no mail is sent: check `CrawlResult.reason` and the exit status"
 _TRIO = "trawl runs on Trio"
 _DNS = "DNS_RESOLVER looks names up, and results are cached"
 
@@ -50,7 +47,9 @@ UNSUPPORTED: Mapping[str, str] = {
     "DEPTH_STATS_VERBOSE": "there are no statistics by depth",
     **dict.fromkeys(("DNSCACHE_ENABLED", "DNSCACHE_SIZE", "TWISTED_DNS_RESOLVER"), _DNS),
     "DNS_TIMEOUT": "DOWNLOAD_CONNECT_TIMEOUT includes the DNS lookup",
-    "DOWNLOADER": _PARTS,
+    **dict.fromkeys(
+        ("DOWNLOADER", "DOWNLOADER_HTTPCLIENTFACTORY", "ITEM_PROCESSOR", "STATS_CLASS"), REPLACEMENTS["core"]
+    ),
     **dict.fromkeys(
         (
             *("DOWNLOADER_CLIENTCONTEXTFACTORY", "DOWNLOADER_CLIENT_TLS_CIPHERS", "DOWNLOADER_CLIENT_TLS_METHOD"),
@@ -58,7 +57,6 @@ UNSUPPORTED: Mapping[str, str] = {
         ),
         "TLS uses Python's ssl module; `DOWNLOAD_VERIFY_CERTIFICATES` turns verification off",
     ),
-    "DOWNLOADER_HTTPCLIENTFACTORY": _PARTS,
     "DOWNLOADER_MIDDLEWARES_BASE": "`DOWNLOADER_MIDDLEWARES` changes the list of the built-in middleware",
     "DOWNLOADER_STATS": REPLACEMENTS["downloadermiddlewares.stats"],
     "DOWNLOAD_DELAY_JITTER": "give the scope a `jitter` in THROTTLING_SCOPES",
@@ -76,19 +74,20 @@ UNSUPPORTED: Mapping[str, str] = {
     "HTTPPROXY_AUTH_ENCODING": "the name and password of a proxy are sent as UTF-8",
     "HTTPX_HTTP2_ENABLED": "use HTTP2_ENABLED",
     "ITEM_PIPELINES_BASE": "no pipeline is built in",
-    "ITEM_PROCESSOR": _PARTS,
     **dict.fromkeys(
         ("LOG_COLOR", "LOG_SHORT_NAMES", "LOG_STDOUT", "LOG_VERSIONS", "LOG_FORMATTER", "LOG_INSTALL_ROOT_HANDLER"),
         "LOG_FORMAT, LOG_DATEFORMAT and LOG_LEVEL control the log; only terminals get colors",
     ),
     **dict.fromkeys(
-        ("MAIL_FROM", "MAIL_HOST", "MAIL_PASS", "MAIL_PORT", "MAIL_SSL", "MAIL_TLS", "MAIL_USER", "STATSMAILER_RCPTS"),
-        _MAIL,
+        (
+            *("MAIL_FROM", "MAIL_HOST", "MAIL_PASS", "MAIL_PORT", "MAIL_SSL", "MAIL_TLS", "MAIL_USER"),
+            *("MEMUSAGE_NOTIFY_MAIL", "STATSMAILER_RCPTS"),
+        ),
+        "no mail is sent: check `CrawlResult.reason` and the exit status",
     ),
     "LOG_UNSERIALIZABLE_REQUESTS": "if a job can't store a request, its page ends with an error",
     **dict.fromkeys(("MEMDEBUG_ENABLED", "MEMDEBUG_NOTIFY"), "use a memory profiler"),
     "MEMUSAGE_ENABLED": "MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB turn it on",
-    "MEMUSAGE_NOTIFY_MAIL": _MAIL,
     "META_COPY_WARN_SKIP_KEYS": "there is no such warning, because a copied meta does not include the crawl's own keys",
     "NEWSPIDER_MODULE": _PROJECTS,
     **dict.fromkeys(
@@ -102,8 +101,9 @@ UNSUPPORTED: Mapping[str, str] = {
         (
             *("REMOTE_CONTROL_ENABLED", "REMOTE_CONTROL_JOBS_DIR", "REMOTE_CONTROL_OUTPUT_MAX_BYTES"),
             *("REMOTE_CONTROL_TIMEOUT_DEFAULT", "REMOTE_CONTROL_TIMEOUT_MAX", "REMOTE_CONTROL_TRACEBACK_MAX_BYTES"),
+            *("WEBSERVICE_ENABLED", "WEBSERVICE_HOST", "WEBSERVICE_LOGFILE", "WEBSERVICE_PORT"),
         ),
-        _REMOTE,
+        REPLACEMENTS["webservice"],
     ),
     "REQUEST_FINGERPRINTER_IMPLEMENTATION": "there is only one implementation",
     "REQUEST_HEADER_ORDER": "headers are sent in the order in which they were set",
@@ -123,7 +123,6 @@ UNSUPPORTED: Mapping[str, str] = {
     "SPIDER_LOADER_WARN_ONLY": _PROJECTS,
     "SPIDER_MIDDLEWARES_BASE": "no spider middleware is built in",
     "SPIDER_MODULES": _PROJECTS,
-    "STATS_CLASS": _PARTS,
     "STATS_DUMP": "the command always ends with a summary",
     "STATS_ENABLED": REPLACEMENTS["downloadermiddlewares.stats"],
     "STICKY_META_KEYS": "copy meta yourself; its key `session` is kept",
@@ -137,7 +136,6 @@ UNSUPPORTED: Mapping[str, str] = {
     "TEMPLATES_DIR": _PROJECTS,
     "TWISTED_REACTOR": _TRIO,
     "TWISTED_REACTOR_ENABLED": _TRIO,
-    **dict.fromkeys(("WEBSERVICE_ENABLED", "WEBSERVICE_HOST", "WEBSERVICE_LOGFILE", "WEBSERVICE_PORT"), _REMOTE),
     "WARN_ON_GENERATOR_RETURN_VALUE": "`trawl check` checks callbacks",
 }
 """Advice by name of the setting."""

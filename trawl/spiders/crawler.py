@@ -131,10 +131,7 @@ SCRAPYS: frozenset[str] = frozenset({*BEGIN_AND_END, IDLE, *EVENT_SIGNALS, *NOT_
 class CrawlerSignals:
     """The signals of one crawl: :data:`BEGIN_AND_END`, :data:`EVENT_SIGNALS` and :data:`IDLE`.
 
-    As in Scrapy, receivers that were connected with ``pydispatch.dispatcher`` are called too.
-
-    Args:
-        sender: The crawler, which receivers get as ``sender``.
+    As in Scrapy, receivers that were connected with ``pydispatch.dispatcher`` are called too, with ``sender``.
     """
 
     __slots__ = ("_events", "_receivers", "_sender", "_spider")
@@ -184,9 +181,7 @@ class CrawlerSignals:
     def bind(self, events: Events, spider: object) -> None:
         """Set the events and the spider of the crawl. Must be called before the first event is sent.
 
-        Raises:
-            UsageError: If ``pydispatch`` has a receiver for a signal that trawl does not send, or an ``async`` receiver
-                for a signal whose receivers are not awaited.
+        Receivers of ``pydispatch`` are checked like those of :meth:`connect`.
         """
         self._events, self._spider = events, spider
         for signal, receiver in self._receivers:
@@ -202,9 +197,7 @@ class CrawlerSignals:
     async def send(self, signal: str, **given: object) -> list[Exception]:
         """Call the receivers of a signal in order, and wait until they return. A checkpoint only if a receiver awaits.
 
-        Returns:
-            The errors that the receivers raised. All errors are logged, except ``CloseSpider`` and ``DontCloseSpider``
-            for :data:`IDLE`.
+        Returns their errors. All are logged, except ``CloseSpider`` and ``DontCloseSpider`` for :data:`IDLE`.
         """
         errors: list[Exception] = []
         own = [receiver for wanted, receiver in self._receivers if wanted == signal]

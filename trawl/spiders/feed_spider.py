@@ -202,20 +202,14 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
 
 
 class _Lines:
-    """The lines of a text, as an iterator for the CSV reader, which may read several lines for one row.
-
-    Attributes:
-        characters: Number of characters read for the current row. The caller sets it to 0 before the next row.
-        start: Line number of the first line of the current row.
-        is_open: True if the text ended inside of a row.
-    """
+    """The lines of a text, as an iterator for the CSV reader, which may read several lines for one row."""
 
     def __init__(self, text: str) -> None:
         self._lines = io.StringIO(text, newline="")
         self._count = 0
-        self.characters: int = 0
-        self.start: int = 0
-        self.is_open: bool = False
+        self.characters: int = 0  # read for the current row; the caller sets it to 0 before the next row
+        self.start: int = 0  # line number of the first line of the current row
+        self.is_open: bool = False  # whether the text ended inside of a row
 
     def __iter__(self) -> Iterator[str]:
         return self

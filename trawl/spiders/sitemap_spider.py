@@ -38,13 +38,8 @@ class Sitemap:
     """An iterator over the entries of one file. The file is parsed once, during the iteration.
 
     An entry is a dictionary with ``loc`` and optionally ``lastmod``, ``changefreq``, ``priority`` and ``alternate``, a
-    list of the page's URLs in other languages.
-
-    Attributes:
-        type: ``urlset`` for a list of pages (also for RSS and Atom), ``sitemapindex`` for a list of sitemaps, or "" for
-            a file that is not a sitemap.
-        count: Number of entries read so far.
-        other_lines: Number of lines of text that are not URLs.
+    list of the page's URLs in other languages. ``type`` is ``urlset`` for a list of pages (also for RSS and Atom),
+    ``sitemapindex`` for a list of sitemaps, or "" for a file that is not a sitemap.
     """
 
     def __init__(
@@ -66,8 +61,8 @@ class Sitemap:
         self._max_entries = max_entries
         self._has_too_many = False
         self._pieces = 0
-        self.count: int = 0
-        self.other_lines: int = 0
+        self.count: int = 0  # number of entries read so far
+        self.other_lines: int = 0  # number of lines of text that are not URLs
         self._content_type = content_type
         self._xml: XmlStream | None = None
         self._feed: WebFeed | None = None
@@ -170,10 +165,7 @@ def sitemaps_in_robots(text: str) -> Iterator[str]:
 
 
 def parse_lastmod(written: str | date) -> datetime | None:
-    """Return the last point in time that a date in W3C's format can mean (any day of ``2024-05``); None if invalid.
-
-    So no changed page is missed.
-    """
+    """Return the last point in time that a date in W3C's format can mean, so that none is missed; None if invalid."""
     if isinstance(written, date) and not isinstance(written, datetime):
         written = written.isoformat()
     if isinstance(written, str):

@@ -113,20 +113,14 @@ class FeedEntry:
 
 
 class WebFeed:
-    """An iterator over the entries of a feed. The feed is parsed once, during the iteration.
-
-    Attributes:
-        is_feed: True if the document is RSS or Atom.
-        count: Number of entries read so far.
-        xml: The document.
-    """
+    """An iterator over the entries of a feed. The feed is parsed once, during the iteration."""
 
     def __init__(self, body: bytes, url: str, *, max_bytes: int, content_type: str | None = None) -> None:
         """Read the start of the feed at ``url``, up to ``max_bytes`` after decompression."""
         self.xml: XmlStream = XmlStream(GzipBody(body, max_bytes), _ENTRIES, url, content_type)
         self._url = url
         self.is_feed: bool = self.xml.root in FEED_ROOTS
-        self.count: int = 0
+        self.count: int = 0  # number of entries read so far
 
     @property
     def pieces(self) -> int:

@@ -115,18 +115,13 @@ _GZIP_WINDOW = 31
 
 
 class GzipBody:
-    """The bytes of a body in pieces, unpacked if the body is gzip, up to a limit.
-
-    Attributes:
-        is_cut: True if the body was longer than the limit.
-        is_broken: True if the gzip data is incomplete or not valid.
-    """
+    """The bytes of a body in pieces, unpacked if the body is gzip, up to a limit."""
 
     def __init__(self, body: bytes, max_bytes: int) -> None:
         self._body = body
         self._most_bytes = max_bytes
-        self.is_cut: bool = False
-        self.is_broken: bool = False
+        self.is_cut: bool = False  # whether the body was longer than the limit
+        self.is_broken: bool = False  # whether the gzip data is incomplete or not valid
 
     @property
     def problem(self) -> str:
@@ -174,13 +169,7 @@ class GzipBody:
 
 
 class XmlStream:
-    """An iterator over complete elements with given names. An element is freed when the next element is requested.
-
-    Attributes:
-        root: Local name of the outermost element; "" if there is none.
-        pieces: Number of pieces parsed so far. Let other tasks run each time this number increases.
-        unpacked: The body, which is unpacked while it is read.
-    """
+    """An iterator over complete elements with given names. An element is freed when the next element is requested."""
 
     def __init__(
         self, pieces: GzipBody, names: frozenset[str], base_url: str | None = None, content_type: str | None = None
@@ -195,8 +184,8 @@ class XmlStream:
         self._mended = repair_ampersands(decode_pieces(pieces, content_type, is_xml=True))
         self._has_begun = False
         self._bytes = self._marks = 0
-        self.pieces: int = 0
-        self.root: str = ""
+        self.pieces: int = 0  # parsed so far; other tasks should run each time this increases
+        self.root: str = ""  # local name of the outermost element
         self.has_ended: bool = False
         first = self._read_root()
         self._parser = _parser(("end",), base_url, tag=[f"{{*}}{name}" for name in (*names, self.root) if name])
