@@ -1,67 +1,14 @@
-r"""Rampup: find the rate that a server allows, and stay at that rate.
+"""Rampup: find the rate that a server allows, and stay at that rate.
 
-Theory of operation. The controller is CUBIC (RFC 9438). Its window belongs to the scope and replaces the round trip,
-the rate replaces the congestion window, and incidents replace losses. A step multiplies every interval by one number.
-docs/explanation/rampup.md has the full description and explains why the rate settles. A window lasts at most
-``BACKOFF_WINDOW`` seconds, because a scope that is slow because of errors could not recover otherwise: no rate cures
-those errors.
+The controller is CUBIC (RFC 9438). Its window belongs to the scope and replaces the round trip, the rate replaces the
+congestion window, and incidents replace losses. A step multiplies every interval by one number. It has slow start
+(4.10), a multiplicative decrease (4.6), and then returns along ``top - (top - bottom) * ((K - n) / K) ** 3``, in the
+``n``-th of ``K`` windows, to the refused rate and past it (4.2, 4.4, 4.5). docs/explanation/rampup.md describes each
+step and explains why the rate settles.
 
-===========  =====================================  ==========================================  ======================
-Name         Event                                  Effect on the rate                          Constants
-===========  =====================================  ==========================================  ======================
-starting     Until the first trigger, if the user   Ten good responses double the rate, in      ``_ROUND``,
-             configured no window (slow start;      two rounds of five. A doubling takes at     ``_GROWTH``,
-             4.10)                                  least 2.5 latencies, half of it a round     ``_LATENCIES``
-searching    A window with fewer triggers than      The limiting part speeds up by the factor   ``delay_factor``,
-             wanted, while no rate was refused      0.8: the delays, or the slots, or both if   ``_DELAYED``,
-                                                    both were full                              ``_FULL``
-refused      More triggers in a window than wanted  The rate falls at once to 0.95 of the       ``_FALLS``,
-             (multiplicative decrease; 4.6)         refused one, and further with each further  ``_IS_LOWER``
-                                                    incident of the window. From the fourth
-                                                    fall on, the rate half-way between before
-                                                    and after is remembered as refused
-\            ... with good responses between the    Falls to at least 0.95 of their rate, and   ``_MARKS``,
-             latest incidents                       the remembered rate is not lowered below    ``_TELLING``,
-                                                    theirs; if there are ten of them, falls at  ``_OBSOLETE``
-                                                    once to 1.1 of their rate (a)
-\            ... by a 429 or a hold that ends slow  The last round is undone, and the rate      ``_GROWTH``,
-             start, within the target too           half-way to the one before is remembered,   ``_BETWEEN``
-                                                    because the limit is between the two
-\            ... in slow start with ten requests    Falls to half: all of these requests will   ``_UNDONE``
-             in flight                              be refused, and the flood must not last
-                                                    for several incidents
-closing in   A window below the target, after a     Moves along a cubic (below): fast far from  ``_WINDOWS``,
-             refusal (4.2, 4.4, 4.5)                the refused rate, very slowly near it, and  ``_SPARE``,
-                                                    past it, because limits change. Past it     ``_MAX_WINDOWS``,
-                                                    slowly, or by 1.05 per window of counted    ``_PAST``
-                                                    responses if no hold is expensive
-kept below   A refusal whose header holds the       Falls to 0.9 of the refused rate and        ``_DEAR``,
-             scope for a quarter of a window's      returns to 0.97 of it, in enough windows    ``_OVERSHOT``,
-             responses                              that the hold is a tenth of them; to 0.5    ``_HELD``
-                                                    and 0.6 after slow start if the hold cost
-                                                    a window or more
-past it      A tenth past the refused rate,         The remembered rate is dropped: starting,   ``_OBSOLETE``
-             without being refused                  or searching, again
-fallen back  Three incidents in a row without a     The falls are undone, and backoff controls  ``OUTAGE``
-             good response, none of them a 429; or  the scope until the outage ends (b)
-             a whole window with triggers and no
-             good response
-taken back   A refusal during the return from an    Rampup controls the scope again, at a       ``take_back``
-             outage                                 lower rate, and may fall further, because
-                                                    the cause was a limit that fell
-===========  =====================================  ==========================================  ======================
-
-The cubic is ``top - (top - bottom) * ((K - n) / K) ** 3``, in the ``n``-th of ``K`` windows since the fall.
-
-(a) Between two refusals a token bucket is empty, so the rate of good responses is the rate at which the bucket fills
-(the delivery rate of BBR, draft-ietf-ccwg-bbr).
-
-(b) An outage says nothing about rates. After forty good responses rampup is trusted again. Until then the next outage
-takes twice as many incidents in a row to recognize. So the scope does not swing between rampup and backoff.
-
-Hot counters are mutable. The user's configuration is frozen.
-
-Length: one controller, whose steps read and write the same few numbers. Two fifths of it are theory and reasons.
+Between two refusals a token bucket is empty, so the rate of good responses is the rate at which the bucket fills (the
+delivery rate of BBR, draft-ietf-ccwg-bbr). An outage says nothing about rates, so the falls before it are undone, and
+backoff controls the scope until it ends. A refusal on the way back shows that the cause was a limit that fell.
 """
 
 from __future__ import annotations
@@ -95,8 +42,8 @@ _HELD = 0.1  # maximum share of responses that a hold of a header may cost: dete
 _DEAR = 0.9, 0.97  # rates to fall to and to return to, as parts of a rate whose refusal cost a quarter of a window
 _OVERSHOT = 0.5, 0.6  # ... if it cost a window or more, right after slow start doubled the rate
 _LATENCIES = 2.5  # minimum length of a window near the limit, in latencies: a shorter window can't separate incidents
-_OBSOLETE = 1.1
-# a window of forty responses goes this far past the refused rate: if the rate still holds, two are refused
+_OBSOLETE = 1.1  # maximum factor by which a rate exceeds the refused, measured or delivered one: beyond it, that is old
+# A window of forty responses goes this far past the refused rate: if the rate still holds, two are refused.
 _PAST = 1.05
 _DELAYED = 0.6  # delays used to this part are the limiting ones: with jitter, two delays allow less than either alone
 _FULL = 0.75  # slots that were busy for this part of the window are the limiting ones
