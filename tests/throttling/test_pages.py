@@ -18,7 +18,7 @@ from trawl.throttling.snapshot import ThrottleSnapshot
 def test_c11_however_requests_end_it_is_never_overshot_and_always_reached(limit: int, ends: list[bool]) -> None:
     pages = PageBudget(limit)
     for is_page in ends:
-        while not pages.is_awaited and not pages.is_spent:
+        while not pages.is_awaited_with(0) and not pages.is_spent:
             pages.under_way += 1  # as many as may go, go
         assert pages.counted + pages.under_way <= limit
         if pages.is_spent:

@@ -278,7 +278,7 @@ class CrawlLimits:
             return
         budgets = [(scope, scope.pages) for scope in lane.scopes if scope.pages is not None]
         needed = {id for id, _ in fetch.scopes}
-        is_awaited = any(pages.is_awaited and scope.id in needed for scope, pages in budgets)
+        is_awaited = any(pages.is_awaited_with(0) and scope.id in needed for scope, pages in budgets)
         if self._pages - self._others.in_flight > 0 and not is_awaited:
             return
         task.is_decided = True

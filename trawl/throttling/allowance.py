@@ -72,10 +72,7 @@ class Allowance:
         return is_covered
 
     def holds(self, now: float) -> bool:
-        """Return True if reserved amounts may still be spent at ``now``. If not, request a new allowance.
-
-        Amounts that were reserved before this quota existed may not be spent until they are stored, too.
-        """
+        """Return True if reserved amounts may be spent at ``now``, as they are stored. If not, request an allowance."""
         if now <= self._all.until and self.granted > 0.0:
             return True
         self._all.ask(self)

@@ -60,19 +60,18 @@ def snapshot_of(
             snapshot, known = snapshot.moved(wall.to_epoch), states.get(scope.id, _NOTHING)
             quota, times = snapshot.quota or known.quota, known.times | snapshot.times
             states[scope.id] = msgspec.structs.replace(snapshot, quota=quota, times=times)
+    if next_in is None:  # an earlier run may have sent through scopes that were not created again
+        unknown_until = max([each.unknown_until for each in job_scopes], default=-math.inf)
+    else:
+        unknown_until = wall.to_epoch(now + next_in)
     return ThrottleSnapshot(
         at=wall.to_epoch(now),
-        unknown_until=_unknown_until(job_scopes) if next_in is None else wall.to_epoch(now + next_in),
+        unknown_until=unknown_until,
         scopes=states,
         answered=tuple(answered),
         given_up=dict(given_up),
         pages=scopes.pages.counts(),
     )
-
-
-def _unknown_until(job_scopes: Collection[JobScopes]) -> float:
-    """Return the end of the period in which an earlier run may have sent through scopes that were not created again."""
-    return max([each.unknown_until for each in job_scopes], default=-math.inf)
 
 
 def scope_snapshot(scope: Scope, now: float) -> ScopeSnapshot:
@@ -117,19 +116,14 @@ def _pace(scope: Scope, now: float) -> SendSnapshot | None:
     if not has_spacing and not is_held:
         return None
     reason = held.because if is_held else None
+    rest, slots = scope.effective.delay_per_slot * scope.effective.jitter[1], traffic.slots
     return SendSnapshot(
         sent_at=traffic.last_sent if has_spacing else -math.inf,
-        slots=_resting(scope, now),
+        slots=() if rest <= 0.0 or slots is None else tuple([at for at in slots.sent_at if at + rest > now]),
         held_until=held.until if is_held else -math.inf,
         held_limit=reason.limit if reason else "hint",
         held_source=reason.source if reason else "",
     )
-
-
-def _resting(scope: Scope, now: float) -> tuple[float, ...]:
-    """Return the last sends of the slots that still rest at ``now``."""
-    rest, slots = scope.effective.delay_per_slot * scope.effective.jitter[1], scope.traffic.slots
-    return () if rest <= 0.0 or slots is None else tuple([at for at in slots.sent_at if at + rest > now])
 
 
 def with_ahead(snapshot: ThrottleSnapshot, ahead: QuotaAllowance) -> ThrottleSnapshot:

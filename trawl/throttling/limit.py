@@ -7,8 +7,6 @@ limit in force, and the latest time counts. The limit that returned it is the re
 Times are event loop times in seconds. A limit that is open returns the time since which it has been open (``-inf`` if
 it was never closed), so that the measured waits need no second source. A closed limit returns the time at which it
 opens; ``inf`` if only the send or the end of another request can open it.
-
-Length: the limits follow one interface, so a reader compares them side by side.
 """
 
 from __future__ import annotations
@@ -38,31 +36,21 @@ class Limit:
 
     __slots__ = ("name", "source")
 
+    # True if `earliest_at` subtracts the lead, because the limit sets the time of the send, not of the grant.
     leads: ClassVar[bool] = False
-    """True if :meth:`earliest_at` subtracts the lead, because the limit sets the time of the send, not of the grant."""
-
+    # True if each send uses the limit, even a send over a dead connection. So the request needs another grant before it
+    # is sent again.
     counts_sends: ClassVar[bool] = False
-    """True if each send uses the limit, even a send over a dead connection. So the request needs another grant before
-    it is sent again."""
-
+    # True if the waits for it count in the report's allowed rate. False if it waits for the end of another request,
+    # because responses take any time.
     spaces: ClassVar[bool] = True
-    """True if the waits for it count in the report's allowed rate. False if it waits for the end of another request,
-    because responses take any time."""
-
-    hears_sends: ClassVar[bool] = False
-    """True if the scope calls :meth:`taken`, :meth:`sent` and :meth:`written`."""
-
-    hears_ends: ClassVar[bool] = False
-    """True if the scope calls :meth:`ended`."""
-
-    hears_responses: ClassVar[bool] = False
-    """True if the scope calls :meth:`heard`."""
+    hears_sends: ClassVar[bool] = False  # True if the scope calls `taken`, `sent` and `written`
+    hears_ends: ClassVar[bool] = False  # True if the scope calls `ended`
+    hears_responses: ClassVar[bool] = False  # True if the scope calls `heard`
 
     def __init__(self, name: str) -> None:
         self.name: str = name  # name in an explanation
         self.source: str = ""  # the source of the limit, in words
-
-    # -- the question, at each of the three steps
 
     def prepares_at(self, scope: Scope, now: float, amount: float) -> float:
         """Return when one more request may be prepared, in addition to the requests ahead."""
@@ -75,8 +63,6 @@ class Limit:
     def opens_at(self, scope: Scope, slot: int, now: float, amount: float) -> float:
         """Return when the granted request in ``slot`` may be written; ``inf`` if it needs another grant."""
         return -inf
-
-    # -- events
 
     def taken(self, scope: Scope, now: float, amount: float) -> None:
         """Record that a request was granted at ``now``."""
@@ -98,8 +84,6 @@ class Limit:
 
         ``outcome.size`` is the size as received, or the size of the body if the transport does not count bytes.
         """
-
-    # -- other questions
 
     def reason(self, scope: Scope, now: float, until: float) -> Reason:
         """Explain that it is closed at ``now`` and until that time, for sends."""

@@ -35,7 +35,6 @@ __all__ = [
 ]
 
 _MASK = (1 << 64) - 1
-
 _GAMMA = 0x9E3779B97F4A7C15
 
 
@@ -165,8 +164,6 @@ class Slots:
 Jitter = tuple[float, float]  # the lowest and the highest factor that an interval may be multiplied by
 EXACT: Jitter = (1.0, 1.0)  # no jitter: every interval is exact
 
-HALF = 0.5
-
 CONFIGURED = "configuration"  # the source of a limit unless a policy set it
 
 
@@ -271,7 +268,7 @@ def jitter_factors(value: bool | float | list[float] | tuple[float, float]) -> J
         ValueError: If a factor would be negative, or the pair is in the wrong order.
     """
     if value is True:
-        return (1.0 - HALF, 1.0 + HALF)
+        return (0.5, 1.5)
     if value is False:
         return EXACT
     if isinstance(value, int | float):

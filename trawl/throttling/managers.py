@@ -211,7 +211,7 @@ class CallContext:
     """The context of a call to a manager."""
 
     throttle: Throttle  # the calling throttle
-    requests: tuple[Request, ...]  # the request whose outcome is passed, and the requests that it became
+    requests: tuple[Request | None, ...]  # the request whose outcome is passed, and the requests that it became
     amounts: ScopeAmounts  # the scopes of that request, with their amounts
 
     def scope_amounts_of(self, request: Request | None) -> ScopeAmounts | None:
@@ -422,11 +422,8 @@ class ManagerCalls:
 
     async def ask(self, attempt: Granted, outcome: Outcome) -> dict[str, BackoffSignal]:
         """Call the user's manager. A checkpoint only if its method is one. Raises all exceptions of the method."""
-        response = outcome.response
-        requests = [attempt.request, outcome.request]
-        if response is not None and response.request is not None:
-            requests.append(response.request)
-        token = call_context.set(CallContext(self._throttle, tuple(requests), attempt.scopes))
+        requests = (attempt.request, outcome.request, getattr(outcome.response, "request", None))
+        token = call_context.set(CallContext(self._throttle, requests, attempt.scopes))
         try:
             with contained:
                 return await self._answer(attempt, outcome)

@@ -10,28 +10,25 @@ The order is fixed, and each part changes only its own field:
 6. the parts are combined (``ScopeState.apply``).
 
 **Retries**. Backing off loses no request. A refusal concerns the scope and not the request, so the request of a trigger
-is sent again, whatever its status code. A received page (2xx, 3xx) is kept, even if a manager treats it as a trigger. A
-response that names a time to retry never counts as a retry. Any other trigger counts only if the scope is healthy,
-which means that the scope gave a good response after the request's previous refusal. The first refusal may be the first
-sign of an outage, so it is counted together with the second one if that shows that there was no outage. So one bad page
-on a healthy host ends after its retries, and an outage ends no request. A scope that never gave a complete response and
-refuses connections, or does not speak HTTP, is not in an outage: the host does not exist.
+is sent again, whatever its status code. A received page (2xx, 3xx) is kept, even if a manager treats it as a trigger.
 
-A page that failed on a healthy host may be the last remaining request, and then no good response can arrive anymore.
-Its further refusals count as long as it fails *alone*: the scope refused no other request since its last good response,
-apart from requests that are known to fail by themselves. A truncated response came from an existing host, so the page
-itself is the cause if its response was truncated twice while no other request was refused.
+- A 429, or a response that names a time to retry, never counts as a retry. Still, a path may give no other response
+  forever. So each request counts its refusals of that kind: a refusal counts if the scope gave a good response since
+  the previous one, and after the first such refusal also if the request fails *alone*. The count restarts when a
+  request that had been refused gets a good response. After seven refusals the request is *hopeless*, and ends with its
+  last response.
+- Any other trigger counts only if the scope gave a good response after the request's previous refusal. The first
+  refusal may be the first sign of an outage, so it is counted together with the second one if that shows that there was
+  no outage. So one bad page on a healthy host ends after its retries, and an outage ends no request. Its further
+  refusals count as long as it fails alone, because no good response can arrive after the last remaining request.
+- A request fails *alone* if the scope refused no other one since its last good response, apart from requests that are
+  known to fail by themselves. A page is also the cause if its response was truncated twice while it failed alone.
+- A scope that never gave a complete response and refuses connections, or does not speak HTTP, is not in an outage: the
+  host does not exist.
 
-A 429, or a refusal that names a time, is never a retry. Still, a path may give no other response forever. If a host
-refuses all requests, the others are not served either. Under a rate limit, a refused request is served later. So each
-request counts its refusals of that kind. A refusal counts if the scope gave a good response since the previous one.
-After the first such refusal, one also counts if the request fails alone. The count restarts when a request that had
-been refused gets a good response. After seven refusals the request is *hopeless*, and ends with its last response.
-
-**Scopes that were given up**: their pending requests end, and a later request starts from the beginning. The scheduler
-refuses pending requests: before it grants a request it checks whether the scope was given up, which takes no place and
-no time. A request that is admitted afterwards carries the time in its notes, which shows that it is a later one. Some
-pending requests may wait for their own start times, so a scope stays in the list, which holds the last ten thousand.
+**Scopes that were given up**: their pending requests are refused before they are granted, and a later request starts
+from the beginning. It carries the time of its admission in its notes. Some pending requests may wait for their own
+start times, so a scope stays in the list, which holds the last ten thousand.
 
 Length: the parts change one state in one order, so they are best read together.
 """

@@ -149,8 +149,6 @@ class ScopeState:
         """Forget triggers and backoff."""
         self.backoff, self.recent = None, RecentOutcomes()
 
-    # -- effective limits
-
     def apply(self, scope: Scope) -> bool:
         """Combine the parts and set the limits of ``scope``. Returns True if a limit changed."""
         before, after = scope.effective, self._effective(scope.limits)
@@ -224,8 +222,6 @@ class ScopeState:
         if is_robots:
             return "robots", self._robots_source(), slots_source
         return "delay", mover, slots_source
-
-    # -- time
 
     def due_at(self) -> float:
         """Return the next event loop time at which it changes by the passing of time alone; ``inf`` for none."""

@@ -60,7 +60,7 @@ class PageBudget(Limit):
     def earliest_at(self, scope: Scope, now: float, amount: float) -> float:
         """Return ``inf`` if the requests in flight may be the last pages."""
         # When one of them ends, the scheduler is notified and calls this again.
-        return inf if not self.sub_requests and self.is_awaited else self.opened_at
+        return inf if not self.sub_requests and self.is_awaited_with(0) else self.opened_at
 
     def taken(self, scope: Scope, now: float, amount: float) -> None:
         """Count a request that may become a page."""
@@ -68,17 +68,12 @@ class PageBudget(Limit):
 
     def ended(self, scope: Scope, now: float, amount: float, was_sent: bool) -> None:
         """Record when such a request ends, if others may have waited for it."""
-        if self.is_awaited:
+        if self.is_awaited_with(0):
             self.opened_at = now
 
     def delays(self, scope: Scope, now: float, until: float, amount: float, wanted: float, ahead: int) -> bool:
         """Return True if one more request may be the last page."""
         return self.is_awaited_with(ahead + 1) and until <= now + PATIENCE
-
-    @property
-    def is_awaited(self) -> bool:
-        """True if the requests in flight may be the last pages, so that no other page may start now."""
-        return self.is_awaited_with(0)
 
     def is_awaited_with(self, more: int) -> bool:
         """Return True if the requests in flight, and ``more`` others, may be the last pages."""
@@ -91,7 +86,7 @@ class PageBudget(Limit):
 
     def decide(self, *, is_page: bool) -> bool:
         """Record the end of a request in flight. Returns True if another request may have waited for it."""
-        was_awaited = self.is_awaited
+        was_awaited = self.is_awaited_with(0)
         self.under_way = max(0, self.under_way - 1)  # the request may be older than the budget
         self.counted += is_page
         return was_awaited or self.is_spent

@@ -1,8 +1,6 @@
 """Reasons for waiting (:class:`Reason`), measured waits (:class:`Waits`) and reports of scopes (:class:`ScopeReport`).
 
 The API, the log, the live panel and the table at the end use these same values.
-
-Length: reasons, waits, counts, reports and statuses all read the same state of a scope.
 """
 
 from __future__ import annotations
@@ -71,11 +69,6 @@ class Waits:
     # Number of these lanes by the amount that they name; None until one is named, because few scopes have a quota.
     _amounts: dict[float, int] | None = None
 
-    @property
-    def since(self) -> float:
-        """Event loop time since which the next request waits; ``-inf`` if there was no request yet."""
-        return max(self.taken_at, self.needed_at)
-
     def taken(self, now: float, limit: Limit | None, opened_at: float, due_at: float) -> None:
         """Record that a request takes the scope, whose ``limit`` let nothing through before ``opened_at``."""
         since = max(self.taken_at, self.needed_at)
@@ -92,8 +85,6 @@ class Waits:
         self.gaps += 1
         if self.gaps and self.due_at > before:
             self.owed += min(self.due_at, now) - before
-
-    # -- lanes that need the scope
 
     def need(self, amount: float | None, now: float, *, ahead: int = 0) -> None:
         """Count a lane that needs the scope from ``now`` on. ``ahead`` other requests are not in lanes now."""
@@ -311,7 +302,7 @@ def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:
 
 def limited_by(scope: Scope, now: float) -> dict[str, float]:
     """Return the seconds that requests waited for it, by limit, including waits that last until ``now``."""
-    limited, since = dict(scope.waits.limited), scope.waits.since
+    limited, since = dict(scope.waits.limited), max(scope.waits.taken_at, scope.waits.needed_at)
     if scope.waits.lanes > scope.waits.gated and -math.inf < since < now:
         reason = scope.reason(now, scope.waits.min_amount)
         if reason.limit:

@@ -204,10 +204,8 @@ class Scope:
     def prepares_at(self, now: float, amount: float = 1.0) -> float:
         """Return when a page of ``amount`` may be prepared, so that its middleware has run on time.
 
-        If as many pages are ahead as may be sent soon, one more page would only become outdated.
-
-        Returns:
-            The earliest time; at or before ``now``: at once; ``inf``: another page must be sent or end first.
+        It is ``inf`` if another page must be sent or end first. If as many pages are ahead as may be sent soon, one
+        more would only become outdated.
         """
         at = -inf
         for limit in self.in_force:
@@ -217,11 +215,7 @@ class Scope:
         return at
 
     def earliest_at(self, now: float, amount: float = 1.0) -> float:
-        """Return when a request of ``amount`` may be granted. :attr:`closed_by` is then the limit that opens last.
-
-        Returns:
-            The earliest time; at or before ``now``: at once; ``inf``: only a released place or a send can change this.
-        """
+        """Return when a request of ``amount`` may be granted. :attr:`closed_by` is then the limit that opens last."""
         at, last = -inf, None
         for limit in self.in_force:
             opens = limit.earliest_at(self, now, amount)
@@ -233,16 +227,10 @@ class Scope:
         return at
 
     def opens_at(self, slot: int, now: float, amount: float = 1.0) -> float:
-        """Return when the request in ``slot`` may be written, decided again just before the send.
-
-        Returns:
-            The earliest time; at or before ``now``: at once; ``inf``: it needs another grant, because the scope was
-            closed since its grant.
-        """
+        """Return when the request in ``slot`` may be written; ``inf``: the scope was closed, it needs another grant."""
         at = -inf
         for limit in self.in_force:
-            opens = limit.opens_at(self, slot, now, amount)
-            at = max(at, opens)
+            at = max(at, limit.opens_at(self, slot, now, amount))
         return at
 
     def reason(self, now: float, amount: float = 1.0) -> Reason:
@@ -432,14 +420,11 @@ class Scope:
             limit.heard(outcome, now)
 
     def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
-        """Correct the quota by ``difference`` (negative: a refund) for a request sent at ``sent_at``.
-
-        Without a quota this has no effect.
-        """
+        """Correct the quota, if there is one, by ``difference`` (negative: a refund) of a request sent at that time."""
         if self.quota is not None:
             self.quota.correct(difference, now, sent_at)
 
     def set_remaining(self, remaining: float, now: float) -> None:
-        """Set the remaining quota in the current window. Without a quota this has no effect."""
+        """Set what remains of the quota, if there is one, in the current window."""
         if self.quota is not None:
             self.quota.set_remaining(remaining, now)

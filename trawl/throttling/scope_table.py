@@ -226,14 +226,21 @@ class ScopePolicies:
         settings = self._ip_settings if is_ip and self._ip_settings is not None else self.settings
         path = f"THROTTLING_SCOPES[{key!r}]"
         backoff = backoff_of(config.get("backoff", {}), settings, f"{path}['backoff']", failed=self._failed)
-        follows_latency = settings.autothrottle_enabled and is_host and "delay" not in config and "rate" not in config
+        autothrottle = None
+        if settings.autothrottle_enabled and is_host and "delay" not in config and "rate" not in config:
+            autothrottle = AutoThrottle(
+                start_delay=settings.autothrottle_start_delay,
+                min_delay=settings.download_delay,
+                max_delay=settings.autothrottle_max_delay,
+                target_concurrency=settings.autothrottle_target_concurrency,
+            )
         cls = load_object(config.get("manager") or settings.throttling_scope_manager, f"{path}['manager']")
         return ScopePolicy(
             config=config,
             limits=limits_of(config, settings, is_host=is_host),
             backoff=backoff,
             rampup=rampup_of(config.get("rampup", False), settings, window=backoff.window, max_delay=backoff.max_delay),
-            autothrottle=_autothrottle(settings) if follows_latency else None,
+            autothrottle=autothrottle,
             give_up_after=settings.backoff_give_up_after,
             source=_tabs(config) if key == BROWSER else path if key else CONFIGURED,
             manager=None if cls is ThrottlingScopeManager else cls,
@@ -255,15 +262,6 @@ def _tabs(config: Mapping[str, Any]) -> str:
     return f"{tabs:g} of {tabs:g} tabs are in use (BROWSER_PAGES)"
 
 
-def _autothrottle(settings: ThrottlingSettings) -> AutoThrottle:
-    return AutoThrottle(
-        start_delay=settings.autothrottle_start_delay,
-        min_delay=settings.download_delay,
-        max_delay=settings.autothrottle_max_delay,
-        target_concurrency=settings.autothrottle_target_concurrency,
-    )
-
-
 _LOOKS = 2  # number of scopes that are checked for forgetting when a scope is made
 _LOOKS_AT_LIMIT = 32  # the same number while there are more scopes than the limit
 
@@ -277,7 +275,7 @@ class ScopeTable:
         self.pages: PageBudgets = PageBudgets()  # the page budgets, including the budgets of forgotten scopes
         self.seed: int | str = seed
         self._allowances: Allowances | None = None
-        self._line: SharedScopeClient | None = None
+        self.line: SharedScopeClient | None = None  # grants shared scopes; None if the job is not shared
         self._scopes: dict[str, Scope] = {}
         self._by_age: deque[str] = deque()
         self._common: CommonScopes | None = None
@@ -310,10 +308,10 @@ class ScopeTable:
             self._join(found)
             self._by_age.append(id)
             return found, True
-        if self._line is None or not self.policies.is_shared(id):
+        if self.line is None or not self.policies.is_shared(id):
             scope = Scope(id, policy.limits, seed=self.seed)
         else:
-            scope = SharedScope(id, policy.limits, self._line, seed=self.seed)
+            scope = SharedScope(id, policy.limits, self.line, seed=self.seed)
         self._scopes[id] = scope
         scope.state = ScopeState(policy, now)
         try:
@@ -368,11 +366,6 @@ class ScopeTable:
         self._allowances = allowances
         for scope in self:
             self._allow(scope)
-
-    def share_by(self, line: SharedScopeClient) -> None:
-        """Have ``line`` grant shared scopes. Raises SettingsError if a configured scope can't be shared as it is."""
-        self.policies.check_shared()
-        self._line = line
 
     def _allow(self, scope: Scope) -> None:
         if self._allowances is not None and scope.quota is not None:

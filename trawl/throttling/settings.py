@@ -29,12 +29,8 @@ from trawl.throttling.scopes import BROWSER, normal_id
 __all__ = ["ThrottlingSettings"]
 
 
-def _default_codes() -> list[int]:
-    return [429, 502, 503, 504, 520, 521, 522, 523, 524]
-
-
-def _default_exceptions() -> list[object]:
-    return [f"trawl.exceptions.{error.__name__}" for error in CONNECTION_ERRORS]
+_CODES = [429, 502, 503, 504, 520, 521, 522, 523, 524]
+_EXCEPTIONS: list[object] = [f"trawl.exceptions.{error.__name__}" for error in CONNECTION_ERRORS]
 
 
 class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
@@ -120,8 +116,8 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     throttling_scope_max_idle: Annotated[float, Meta(ge=0, title="s")] = 3600.0
     delayed_requests_warn_threshold: Annotated[int, Meta(ge=0, title="requests")] = 500
 
-    backoff_http_codes: list[int] = msgspec.field(default_factory=_default_codes)
-    backoff_exceptions: list[object] = msgspec.field(default_factory=_default_exceptions)
+    backoff_http_codes: list[int] = msgspec.field(default_factory=lambda: [*_CODES])
+    backoff_exceptions: list[object] = msgspec.field(default_factory=lambda: [*_EXCEPTIONS])
     backoff_delay_factor: Annotated[float, Meta(gt=1)] = 2.0
     backoff_max_delay: Annotated[float, Meta(ge=0, title="s")] = 300.0
     backoff_min_delay: Annotated[float, Meta(ge=0, title="s")] = 1.0

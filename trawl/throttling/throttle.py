@@ -123,10 +123,9 @@ class Throttle:
         self.resolver: ScopeResolver = ScopeResolver(default, self.table.policies, self._by_address)
         self._manager_calls = ManagerCalls(default, default, self)
         self._timers = ScopeTimers(self.table)
-        self._line: SharedScopeClient | None = None
         self._job_scopes: dict[int | None, JobScopes] = {}
         self._handed_on: list[ScopeReport] = []  # of scopes that other processes took over
-        self.part_of: Callable[[str], int | None] = _no_part
+        self.part_of: Callable[[str], int | None] = lambda id: None
         self._holder = holder
         if common is not None and holder is not None:
             self.table.have_in_common(common, holder, has_job=has_job)
@@ -140,11 +139,7 @@ class Throttle:
         """Create the throttling manager, and pass ``crawl`` to its ``from_crawler`` and to the scope managers'.
 
         Until then the default manager decides. A manager may use anything of its crawl when it is created, so the crawl
-        must be complete, and it has this throttle.
-
-        Raises:
-            SettingsError: If there is nothing at its import path, or it is not a manager.
-            Exception: All exceptions of the manager's class.
+        must be complete, and it has this throttle. Raises SettingsError if it is not a manager, and all its exceptions.
         """
         self.table.crawl = crawl
         manager = manager_of(self.settings.throttling_manager, crawl)
@@ -173,8 +168,8 @@ class Throttle:
                 self._timers.arm(scope)
             if self._crawl_delays.wishes:
                 self._slow_down(scope, now)
-            if self._line is not None and isinstance(scope, SharedScope):
-                self._line.publish(scope.id, shared_limits(scope, now), is_new=True)
+            if self.table.line is not None and isinstance(scope, SharedScope):
+                self.table.line.publish(scope.id, shared_limits(scope, now), is_new=True)
         return scope
 
     def _tighten(self, scope: Scope, now: float) -> None:
@@ -263,11 +258,7 @@ class Throttle:
     async def triggered(
         self, request: Request | None, response: Response | None, exception: Exception | None
     ) -> list[str]:
-        """Return the scopes of a request for which this outcome is a trigger, for the default manager.
-
-        Raises:
-            ValueError: If no request is passed and no call to a manager is in progress, so the scopes are unknown.
-        """
+        """Return the scopes of a request for which this outcome is a trigger. Raises ValueError if they are unknown."""
         question = call_context.get()
         amounts = None if question is None else question.scope_amounts_of(request)
         if amounts is None:
@@ -427,8 +418,8 @@ class Throttle:
         return has_moved
 
     def _moved(self, scope: Scope, now: float) -> None:
-        if self._line is not None and isinstance(scope, SharedScope):
-            self._line.publish(scope.id, shared_limits(scope, now))
+        if self.table.line is not None and isinstance(scope, SharedScope):
+            self.table.line.publish(scope.id, shared_limits(scope, now))
         self._timers.arm(scope)
         self._tell_changed(scope, now)
 
@@ -523,11 +514,8 @@ class Throttle:
     ) -> None:
         """Continue from the state of an earlier run or another process; best before the first of its scopes exists.
 
-        Args:
-            state: The latest stored state.
-            now: The event loop time.
-            ahead: The amounts that may have been spent since then; None for none.
-            part: The partition of these scopes, as returned by :attr:`part_of`; None if the job is not shared.
+        ``ahead`` are the amounts that may have been spent since then, and ``part`` is the partition of these scopes, as
+        returned by :attr:`part_of`; None if the job is not shared.
         """
         from trawl.throttling.job_scopes import JobScopes, with_ahead  # noqa: PLC0415 - for crawls with a job
 
@@ -569,20 +557,16 @@ class Throttle:
     def share_by(self, line: SharedScopeClient, shares_host: Callable[[str], bool | None] | None = None) -> None:
         """Grant shared scopes by ``line``, for several processes on the job. Call it before the first scope.
 
-        Args:
-            line: Grants shared scopes.
-            shares_host: See :class:`~trawl.throttling.scope_table.ScopePolicies`.
-
         Raises:
             SettingsError: If several processes can't share a scope with its configuration.
         """
         self.table.policies.shares_host = shares_host
-        self.table.share_by(line)
-        self._line = line
+        self.table.policies.check_shared()
+        self.table.line = line
 
     def is_shared(self, id: str) -> bool:
         """Return True if the line of the job's store grants a scope with this normalized id."""
-        return self._line is not None and self.table.policies.is_shared(id)
+        return self.table.line is not None and self.table.policies.is_shared(id)
 
     def adopt(self, id: str, learned: bytes, age: float, now: float) -> None:
         """Continue from the state of a shared scope that another process learned ``age`` seconds ago.
@@ -591,14 +575,14 @@ class Throttle:
             ValueError: If the state can't be read.
         """
         scope = self.table.get(id)
-        if scope is None or self._line is None:
+        if scope is None or self.table.line is None:
             return
         if not learned or is_slower(scope, learned, now - age):
-            self._line.publish(id, shared_limits(scope, now), is_new=not learned)
+            self.table.line.publish(id, shared_limits(scope, now), is_new=not learned)
             return
         adopt(scope, learned, now - age)
         if scope.state.settle(scope, now):
-            self._line.publish(id, shared_limits(scope, now))
+            self.table.line.publish(id, shared_limits(scope, now))
         self._timers.arm(scope)
         self._changed(scope, now)
 
@@ -697,7 +681,3 @@ class Throttle:
 
 
 MOST_HANDED_ON = 1_000  # maximum number of reports kept of scopes that other processes took over; the busiest are kept
-
-
-def _no_part(id: str) -> int | None:
-    return None

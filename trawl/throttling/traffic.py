@@ -67,8 +67,6 @@ class Traffic:
         self._stream: RandomStream | None = None
         self._drawn: float | None = None
 
-    # -- the random draw
-
     @property
     def drawn(self) -> float:
         """The number for the next send, from 0 to 1: drawn when first needed, and kept until that send."""
@@ -82,8 +80,6 @@ class Traffic:
             drawn = self._stream.draw()
         self._drawn = drawn
         return drawn
-
-    # -- requests that are ahead
 
     def add_ahead(self, amount: float = 1.0) -> None:
         """Count a request as ahead, because its middleware runs or has run and it holds no place."""
@@ -103,15 +99,9 @@ class Traffic:
         self.last_prepared = now
 
     def release(self, started_at: float) -> None:
-        """Record that the preparation that started at that time does not count as a send.
-
-        If it was the latest preparation, no preparation counts anymore, because the intervals after the earlier ones
-        have passed.
-        """
-        if self.last_prepared == started_at:
+        """Record that the preparation that started at that time does not count as a send."""
+        if self.last_prepared == started_at:  # the intervals after the earlier preparations have passed
             self.last_prepared = -inf
-
-    # -- the life of a request
 
     def take(self, amount: float, now: float) -> None:
         """Count a request that gets its place at ``now``."""
