@@ -25,7 +25,7 @@ from trawl._run import crawl_with
 from trawl.cache import CacheSettings
 from trawl.cache.policy import make_policy
 from trawl.cli import FAILED, OK, USAGE
-from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start
+from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start, ignore
 from trawl.cli.checks.compat import check_compat, check_file
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
 from trawl.cli.checks.scrapy_only import check_scrapy_only
@@ -279,7 +279,7 @@ def check_made(spider: type[Spider]) -> Iterator[str]:
     missing constructor may be their cause.
     """
     layers = (*ambient(spider=spider), of_spider(spider))
-    settings, defaults = load(*layers, tell=_ignore), load()
+    settings, defaults = load(*layers, tell=ignore), load()
     without: dict[str, Any] = {name: defaults[name] for name in _SINGLE}
     entries: list[tuple[str, Any]] = [(name, settings[name]) for name in _SINGLE if settings[name] != defaults[name]]
     for name in (*PART_LISTS, "WATCHERS"):
@@ -355,7 +355,7 @@ def _opened(settings: Settings) -> Iterator[Callable[[], object]]:
 
 def _refusal(spider: type[Spider], layers: Sequence[Layer], parts: Mapping[str, object]) -> Exception | None:
     """Create a crawl with only these classes. Returns the error, or None if there was none."""
-    settings = load(*layers, Layer("trawl check", {**_UNTOUCHED, **parts}), tell=_ignore)
+    settings = load(*layers, Layer("trawl check", {**_UNTOUCHED, **parts}), tell=ignore)
     disabled, logging.root.manager.disable = logging.root.manager.disable, logging.CRITICAL
     try:
         web = SimulatedWeb()
@@ -406,7 +406,3 @@ async def _wrong_feeds(spider: type[Spider], settings: Settings) -> list[Excepti
         except Exception as error:
             found.append(error)
     return found
-
-
-def _ignore(warning: str) -> None:
-    """Drop a warning, because another check reports it."""

@@ -24,7 +24,7 @@ from trawl.settings.check import nearest
 from trawl.spiders import CrawlSpider, Rule, SitemapSpider, Spider
 from trawl.spiders.spider import check_urls
 
-__all__ = ["check_attributes", "check_starts", "has_no_start"]
+__all__ = ["check_attributes", "check_starts", "has_no_start", "ignore"]
 
 _ATTRIBUTES = (
     *("allowed_domains", "custom_settings", "handle_httpstatus_list", "own_settings"),
@@ -78,14 +78,14 @@ def _is_forgotten(spider: type[Spider], source: SpiderSource, used: set[str]) ->
 
 def _reads_nothing(spider: type[Spider], source: SpiderSource) -> bool:
     """Return True if the spider's own ``start()`` reads start URLs that are never set."""
-    nodes = {method.node.name: [*ast.walk(method.node)] for method in source.methods()}
-    is_set = any(
-        isinstance(node, ast.Attribute) and node.attr == "start_urls" and isinstance(node.ctx, ast.Store)
-        for each in nodes.values()
-        for node in each
-    )
-    is_read = any(isinstance(node, ast.Attribute) and node.attr == "start_urls" for node in nodes.get("start", ()))
-    return is_read and not is_set and not spider.start_urls and not source.is_own("start_urls")
+    uses = [
+        (method.node.name, node.ctx)
+        for method in source.methods()
+        for node in ast.walk(method.node)
+        if isinstance(node, ast.Attribute) and node.attr == "start_urls"
+    ]
+    is_set = any(isinstance(context, ast.Store) for _, context in uses)
+    return "start" in dict(uses) and not is_set and not spider.start_urls and not source.is_own("start_urls")
 
 
 def _parse(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterator[CheckMessage]:
@@ -142,8 +142,8 @@ def check_attributes(spider: type[Spider], source: SpiderSource, *, is_moved: bo
         yield from _sitemap_rules(spider, source)
 
 
-def _told_elsewhere(warning: str) -> None:
-    """Drop a warning, because loading the crawl's settings logs it too."""
+def ignore(warning: str) -> None:
+    """Drop a warning, because another check reports it, or loading the crawl's settings logs it."""
 
 
 def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> Iterator[CheckMessage]:
@@ -158,14 +158,14 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
     around = list(_declared_around(spider))
     for name, value in given.values.items():
         try:
-            load(*around, attrs.evolve(given, values={name: value}, is_moved=is_moved), tell=_told_elsewhere)
+            load(*around, attrs.evolve(given, values={name: value}, is_moved=is_moved), tell=ignore)
         except UsageError as error:
             wrong += 1
             yield source.at(str(error), attribute, name)
     if wrong:
         return
     try:
-        load(*around, attrs.evolve(given, is_moved=is_moved), tell=_told_elsewhere)
+        load(*around, attrs.evolve(given, is_moved=is_moved), tell=ignore)
     except UsageError as error:
         yield source.at(str(error), attribute)
 

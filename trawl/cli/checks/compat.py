@@ -30,6 +30,7 @@ from trawl.cli.checks.scrapy_only import (
     last_name,
     own_nodes,
     plugin_meta_uses,
+    urls_of,
     wrong_calls,
 )
 from trawl.cli.checks.source import REQUESTS, CheckMessage, SpiderSource
@@ -407,33 +408,36 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         """Look for calls that read settings, and for header values that are used as real bytes."""
-        function = node.func
+        function, name, first = node.func, last_name(node.func), node.args[0] if node.args else None
+        has_value = any(map(self._is_value, node.args))
         if isinstance(function, ast.Attribute):
-            if function.attr.startswith("get") and last_name(function.value) == "settings" and len(node.args) == 1:
+            holder = last_name(function.value)
+            if name.startswith("get") and holder == "settings" and len(node.args) == 1:
                 self._read(node.args[0])
-            if function.attr in {"get", "getlist", "pop", "setdefault"} and node.args:
-                self._cookie(function.value, node.args[0])
-                if last_name(function.value) == "meta":
-                    self._key_of_meta(node.args[0], function.value)
-            by_pattern = last_name(function.value) in self._patterns or _is_pattern_of_bytes(function.value)
-            of_bytes = last_name(function.value) == "re" and node.args and is_bytes(node.args[0])
-            if function.attr in _MATCHES and (by_pattern or of_bytes) and any(map(self._is_value, node.args)):
+            if name in {"get", "getlist", "pop", "setdefault"} and first is not None:
+                self._cookie(function.value, first)
+                if holder == "meta":
+                    self._key_of_meta(first, function.value)
+            by_pattern = holder in self._patterns or _is_pattern_of_bytes(function.value)
+            of_bytes = holder == "re" and first is not None and is_bytes(first)
+            is_search = name in _MATCHES and (by_pattern or of_bytes)
+            if has_value and (is_search or (name == "join" and is_bytes(function.value))):
                 self._tell(node, _NO_B, is_wrong=True)
             self._of_the_crawl(node, function)
-            if function.attr == "get_stats" and last_name(function.value) == "stats":
+            if name == "get_stats" and holder == "stats":
                 self._tell(node, _ALL_STATISTICS)
-            if function.attr == "join" and is_bytes(function.value) and any(map(self._is_value, node.args)):
-                self._tell(node, _NO_B, is_wrong=True)
         self.found.extend(wrong_calls(node, self._foreign))
-        if last_name(function) in REQUESTS or last_name(function) == "follow":
-            self._request(node)
-        if last_name(function) == "type" and len(node.args) == 1 and last_name(node.args[0]) == "response":
+        if name in REQUESTS | {"follow"}:
+            for each in urls_of(node):
+                self._url(each)
+        if _dotted(function)[-2:] == ["response", "follow"]:
+            self.found.extend(by_position(node, "follow"))
+        if name == "type" and len(node.args) == 1 and last_name(first) == "response":
             self._tell(node, _ONE_CLASS, is_wrong=True)
-        if last_name(function) in _OF_BYTES and any(map(self._is_value, node.args)):
+        if name in _OF_BYTES and has_value:
             self._tell(node, _TEXT, is_wrong=True)
-        first = node.args[0] if node.args else None
         is_of_message = isinstance(first, ast.Attribute) and last_name(first.value) != "self"  # exclude self.headers
-        if last_name(function) == "dict" and is_of_message and last_name(first) == "headers":
+        if name == "dict" and is_of_message and last_name(first) == "headers":
             end = Edit.of(first, "").end
             self._tell(node, _ONE_VALUE, is_wrong=True, edits=(Edit(end, end, ".items()"),))
         self.generic_visit(node)
@@ -455,17 +459,6 @@ class _Reader(ast.NodeVisitor):
         is_loaded = is_loaded or (bool(holder) and holder[-1] in self._settings_names)
         if is_loaded and function.attr in {"set", "setdict", "setmodule"} and self._function != "update_settings":
             self._tell(node, _FIXED, is_wrong=True)
-
-    def _request(self, node: ast.Call) -> None:
-        """Check the arguments of a new request."""
-        for each in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]:
-            self._url(each)
-        if (
-            isinstance(node.func, ast.Attribute)
-            and node.func.attr == "follow"
-            and last_name(node.func.value) == "response"
-        ):
-            self.found.extend(by_position(node, "follow"))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Look for Scrapy's names that trawl does not have, such as ``scrapy.shell.inspect_response``."""
@@ -562,7 +555,7 @@ def _requests_http(nodes: Sequence[ast.AST]) -> bool:
         if isinstance(node, ast.Assign) and any(last_name(target) == "start_urls" for target in node.targets):
             urls.append(node.value)
         elif isinstance(node, ast.Call) and last_name(node.func) in REQUESTS | {"follow"}:
-            urls += [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]
+            urls += urls_of(node)
     return any(_has_http(url) or any(last_name(each) in variables for each in ast.walk(url)) for url in urls)
 
 

@@ -30,7 +30,7 @@ from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type
 
 import attrs
 
-from trawl.cli.checks.scrapy_only import asyncio_advice, own_nodes
+from trawl.cli.checks.scrapy_only import asyncio_advice, own_nodes, urls_of
 from trawl.cli.checks.source import (
     PLACEHOLDER,
     REQUESTS,
@@ -421,7 +421,7 @@ def _uses_browser(path: str) -> bool:
 
 def _placeholder(call: ast.Call) -> str:
     """Return the name in braces in the literal URL of a request; "" if there is none."""
-    given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "url")]
+    given = urls_of(call)
     if _path_of(call.func).rpartition(".")[2] not in {*REQUESTS, "fetch", "follow"} or not given:
         return ""
     url = given[0].value if isinstance(given[0], ast.Constant) else None

@@ -25,6 +25,7 @@ __all__ = [
     "last_name",
     "own_nodes",
     "plugin_meta_uses",
+    "urls_of",
     "wrong_calls",
 ]
 
@@ -146,6 +147,11 @@ def by_position(call: ast.Call, name: str) -> Iterator[Finding]:
     pairs = list(zip(names, call.args, strict=False))[_POSITIONAL:] if is_certain else []
     places = [((each.lineno, each.col_offset), f"{parameter}=") for parameter, each in pairs]
     yield call.lineno, words, True, tuple(Edit(place, place, text) for place, text in places)
+
+
+def urls_of(call: ast.Call) -> list[ast.expr]:
+    """Return the URL of a request, an argument by position or by name."""
+    return [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "url")]
 
 
 def is_bytes(node: ast.expr) -> bool:
