@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 import trio
 from rich.console import Console
 
@@ -113,10 +114,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         write_receipt = _receipt(entries, options)
         stop_metrics = _serve_metrics(entries, options)
         try:
-            if options.processes:
-                reports = _run_processes(entries[0], options, crawl_with, console, logs, panel)
-            else:
-                reports = _run(entries, options.is_quiet, crawl_with, console, logs, leader, panel)
+            reports = _Run(options, crawl_with, console, logs, panel).run(entries, leader)
         except BaseException:
             if stats_file is not None:
                 with suppress(TrawlError):  # the crawl's error is more important, and is raised below
@@ -127,7 +125,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
             write_receipt()
         if leader is not None:
             leader.ended(entries[0].reason, reports)
-            return _status(entries[0], entries[0].result) if entries[0].result is not None else entries[0].error_status
+            return _status(entries[0])
         starts = [_sum_up(entry, options.is_quiet, console, logs) for entry in entries]
         if not options.is_quiet and not logs.is_json and (table := scopes_table(reports, console.width)) is not None:
             with suppress(OSError):  # the terminal may be gone
@@ -231,36 +229,6 @@ def _serve_metrics(entries: Sequence[CrawlEntry], options: CrawlOptions) -> Call
     return server.close
 
 
-def _run_processes(
-    entry: CrawlEntry,
-    options: CrawlOptions,
-    crawl_with: CrawlWith,
-    console: Console,
-    logs: Logs,
-    panel: Panel | None,
-) -> list[ScopeReport]:
-    """Run a crawl in several processes, with this process as the leader."""
-    from trawl.frontier.redis.client import check_installed  # noqa: PLC0415  # most crawls use no server
-
-    check_installed("redis" if str(entry.settings["JOB_DIR"]).startswith(SCHEMES) else "processes")
-
-    def shown(status: StatusOf, url: str) -> list[Watcher]:
-        watchers = [logs.watch, *_watchers(entry.settings, options.is_quiet, console, status)]
-        if panel is None:
-            return watchers
-        from trawl.cli.job import ServerLink  # noqa: PLC0415  # most crawls use no server
-
-        async def show(crawl: Crawl) -> None:
-            await panel.show_job(crawl.spider.name, ServerLink(url), partial(status, crawl))
-
-        return [*watchers, show]
-
-    words = options.words_of_worker()
-    words += ["-s", "LOG_FILE_APPEND=true"] if entry.settings.of(ObserveSettings).log_file is not None else []
-    with short_collections(), nullcontext() if panel is None else closing(panel):
-        return trio.run(lead, entry, options.processes, words, crawl_with, shown, console)
-
-
 def _shown_job(job: str) -> str:
     """Return a job's directory, or its address without a password."""
     if not job.startswith(SCHEMES):
@@ -270,65 +238,92 @@ def _shown_job(job: str) -> str:
     return Address.parse(job).shown
 
 
-def _run(
-    entries: Sequence[CrawlEntry],
-    is_quiet: bool,
-    crawl_with: CrawlWith,
-    console: Console,
-    logs: Logs,
-    leader: LeaderProcess | None,
-    panel: Panel | None,
-) -> list[ScopeReport]:
-    """Run one or several crawls at the same time. If a crawl fails, the other crawls continue."""
+@attrs.frozen
+class _Run:
+    """The parts that all crawls of a command share."""
 
-    async def alone() -> list[ScopeReport]:
-        (entry,) = entries
-        shown = _watchers(entry.settings, is_quiet, console) if leader is None else [leader.watch]
-        if panel is not None:
-            shown.append(panel.watch)
-        await rejoining(partial(entry.run, crawl_with, [logs.watch, *shown], handle_signals=True))
+    options: CrawlOptions
+    crawl_with: CrawlWith
+    console: Console
+    logs: Logs
+    panel: Panel | None
+
+    def run(self, entries: Sequence[CrawlEntry], leader: LeaderProcess | None) -> list[ScopeReport]:
+        """Run one or several crawls at the same time, or a crawl in several processes."""
+        with short_collections(), nullcontext() if self.panel is None else closing(self.panel):
+            if self.options.processes:
+                return self._lead(entries[0])
+            return trio.run(self._alone, entries[0], leader) if len(entries) == 1 else trio.run(self._together, entries)
+
+    def _lead(self, entry: CrawlEntry) -> list[ScopeReport]:
+        """Run a crawl in several processes, with this process as the leader."""
+        from trawl.frontier.redis.client import check_installed  # noqa: PLC0415  # most crawls use no server
+
+        check_installed("redis" if str(entry.settings["JOB_DIR"]).startswith(SCHEMES) else "processes")
+        panel = self.panel
+
+        def shown(status: StatusOf, url: str) -> list[Watcher]:
+            watchers = [self.logs.watch, *self._watchers(entry, status)]
+            if panel is None:
+                return watchers
+            from trawl.cli.job import ServerLink  # noqa: PLC0415  # most crawls use no server
+
+            async def show(crawl: Crawl) -> None:
+                await panel.show_job(crawl.spider.name, ServerLink(url), partial(status, crawl))
+
+            return [*watchers, show]
+
+        words = self.options.words_of_worker()
+        words += ["-s", "LOG_FILE_APPEND=true"] if entry.settings.of(ObserveSettings).log_file is not None else []
+        return trio.run(lead, entry, self.options.processes, words, self.crawl_with, shown, self.console)
+
+    async def _alone(self, entry: CrawlEntry, leader: LeaderProcess | None) -> list[ScopeReport]:
+        shown = self._watchers(entry) if leader is None else [leader.watch]
+        if self.panel is not None:
+            shown.append(self.panel.watch)
+        await rejoining(partial(entry.run, self.crawl_with, [self.logs.watch, *shown], handle_signals=True))
+        return reports_of_all([entry])
+
+    async def _together(self, entries: Sequence[CrawlEntry]) -> list[ScopeReport]:
+        """Run several crawls at the same time. If a crawl fails, the other crawls continue."""
+        panels = Panels(self.console) if self._draws(entries) else None
+
+        async def crawl(entry: CrawlEntry) -> None:
+            shown = [panels.watch] if panels is not None else self._watchers(entry)
+            if self.panel is not None:
+                shown.append(self.panel.show)
+            with named_in_log(entry.shown_name):
+                try:
+                    await rejoining(partial(entry.run, self.crawl_with, [heed_signals, *shown]))
+                except Exception as error:
+                    entry.error_status = self.logs.tell_error(error, entry.shown_name)
+                else:
+                    logger.info("ended: %s", entry.reason)
+
+        async with trio.open_nursery() as around:
+            around.start_soon(report_blocked_loop, None)
+            around.start_soon(self.logs.watch)
+            if panels is not None:
+                around.start_soon(panels.draw)
+            if self.panel is not None:
+                around.start_soon(self.panel.serve)
+            async with trio.open_nursery() as nursery:
+                for entry in entries:
+                    nursery.start_soon(crawl, entry)
+            around.cancel_scope.cancel()
         return reports_of_all(entries)
 
-    with short_collections(), nullcontext() if panel is None else closing(panel):
-        if len(entries) == 1:
-            return trio.run(alone)
-        return trio.run(_side_by_side, entries, is_quiet, crawl_with, console, logs, panel)
+    def _draws(self, entries: Iterable[CrawlEntry]) -> bool:
+        """Return whether the terminal shows a panel, because no feed prints items there."""
+        prints = sys.stdout.isatty() and any(_prints_items(each.settings) for each in entries)
+        return not self.options.is_quiet and can_show(self.console) and not prints
 
-
-async def _side_by_side(
-    entries: Sequence[CrawlEntry],
-    is_quiet: bool,
-    crawl_with: CrawlWith,
-    console: Console,
-    logs: Logs,
-    panel: Panel | None,
-) -> list[ScopeReport]:
-    panels = Panels(console) if not is_quiet and _shows_panel([entry.settings for entry in entries], console) else None
-
-    async def crawl(entry: CrawlEntry) -> None:
-        shown = [panels.watch] if panels is not None else _watchers(entry.settings, is_quiet, console)
-        if panel is not None:
-            shown.append(panel.show)
-        with named_in_log(entry.shown_name):
-            try:
-                await rejoining(partial(entry.run, crawl_with, [heed_signals, *shown]))
-            except Exception as error:
-                entry.error_status = logs.tell_error(error, entry.shown_name)
-            else:
-                logger.info("ended: %s", entry.reason)
-
-    async with trio.open_nursery() as around:
-        around.start_soon(report_blocked_loop, None)
-        around.start_soon(logs.watch)
-        if panels is not None:
-            around.start_soon(panels.draw)
-        if panel is not None:
-            around.start_soon(panel.serve)
-        async with trio.open_nursery() as nursery:
-            for entry in entries:
-                nursery.start_soon(crawl, entry)
-        around.cancel_scope.cancel()
-    return reports_of_all(entries)
+    def _watchers(self, entry: CrawlEntry, status: StatusOf = status_of) -> list[Watcher]:
+        """Return the watcher that shows the progress of a crawl, if there is one."""
+        if self._draws([entry]):
+            return [panel_watcher(self.console, status)]
+        interval = entry.settings.of(ObserveSettings).logstats_interval
+        return [log_watcher(interval, status)] if interval and not self.options.is_quiet else []
 
 
 def _sum_up(entry: CrawlEntry, is_quiet: bool, console: Console, logs: Logs) -> bool:
@@ -353,7 +348,7 @@ def _lost_items(
     entry: CrawlEntry, entries: Sequence[CrawlEntry], fails_on: FailOn, earlier: Mapping[str, object]
 ) -> str:
     """Return a sentence if a finished crawl has too few items compared with the last crawl; otherwise ""."""
-    if entry.result is None or _status(entry, entry.result) != OK:
+    if entry.result is None or _status(entry) != OK:
         return ""
     own = earlier if len(entries) == 1 else earlier.get(entry.spider.name)
     return fails_on.lost_items(entry.result.stats, own if isinstance(own, Mapping) else {})
@@ -364,7 +359,7 @@ def _judged(entry: CrawlEntry, fails_on: FailOn, lost_items: str, *, has_start: 
     result = entry.result
     if result is None:
         return entry.error_status
-    status = _status(entry, result) if has_start else FAILED
+    status = _status(entry) if has_start else FAILED
     with named_in_log(entry.shown_name):
         if status == OK and (words := "; ".join(filter(None, (fails_on.failed_in(result.stats), lost_items)))):
             logger.error("the crawl fails on %s", words)
@@ -374,8 +369,10 @@ def _judged(entry: CrawlEntry, fails_on: FailOn, lost_items: str, *, has_start: 
     return status
 
 
-def _status(entry: CrawlEntry, result: CrawlResult) -> int:
-    status = exit_status(result.reason)
+def _status(entry: CrawlEntry) -> int:
+    if entry.result is None:
+        return entry.error_status
+    status = exit_status(entry.reason)
     # engine.close_spider(spider) sets the same reason as Ctrl-C, as in Scrapy, but is not an interruption.
     is_closed = status == INTERRUPTED and entry.settings["SCRAPY_COMPAT"] and not is_interrupted()
     return OK if is_closed else status
@@ -449,17 +446,3 @@ _DONE = ("request_count", "response_count", "item_dropped_count", "item_invalid_
 
 def _prints_items(settings: Settings) -> bool:
     return STANDARD_OUTPUT in {str(path) for path in settings.get("FEEDS", ())}
-
-
-def _shows_panel(settings: Iterable[Settings], console: Console) -> bool:
-    prints = sys.stdout.isatty() and any(_prints_items(each) for each in settings)
-    return can_show(console) and not prints
-
-
-def _watchers(settings: Settings, is_quiet: bool, console: Console, status: StatusOf = status_of) -> list[Watcher]:
-    if is_quiet:
-        return []
-    if _shows_panel([settings], console):
-        return [panel_watcher(console, status)]
-    interval = settings.of(ObserveSettings).logstats_interval
-    return [log_watcher(interval, status)] if interval else []
