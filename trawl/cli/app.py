@@ -29,91 +29,87 @@ __all__ = ["app", "main"]
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
+
+def _option(metavar: str, help: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def _flag(help: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, **more)
+
+
+def _argument(metavar: str, help: str, **more: Any) -> Any:
+    return typer.Argument(metavar=metavar, help=help, **more)
+
+
 _SPIDER_HELP = "The spider's name, FILE.py or MODULE; add :CLASS if it holds several."
 
-SpiderArgument = Annotated[str, typer.Argument(metavar="SPIDER", help=_SPIDER_HELP)]
+SpiderArgument = Annotated[str, _argument("SPIDER", _SPIDER_HELP)]
 SettingOption = Annotated[
-    list[str],
-    typer.Option("-s", "--set", metavar="NAME=VALUE", help="Set a setting; the value may be JSON. Repeatable."),
+    list[str], _option("NAME=VALUE", "Set a setting; the value may be JSON. Repeatable.", "-s", "--set")
 ]
-ArgumentOption = Annotated[
-    list[str], typer.Option("-a", metavar="NAME=VALUE", help="Pass an argument to the spider. Repeatable.")
-]
+ArgumentOption = Annotated[list[str], _option("NAME=VALUE", "Pass an argument to the spider. Repeatable.", "-a")]
 SpiderOption = Annotated[
-    str | None,
-    typer.Option("--spider", metavar="SPIDER", help="Use this spider's settings: FILE.py or MODULE, with :CLASS."),
+    str | None, _option("SPIDER", "Use this spider's settings: FILE.py or MODULE, with :CLASS.", "--spider")
 ]
 LevelOption = Annotated[
-    str | None,
-    typer.Option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING (the default), ERROR or CRITICAL."),
+    str | None, _option("LEVEL", "DEBUG, INFO, WARNING (the default), ERROR or CRITICAL.", "--log-level")
 ]
-LogLevelOption = Annotated[
-    str | None, typer.Option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING, ERROR or CRITICAL.")
-]
+LogLevelOption = Annotated[str | None, _option("LEVEL", "DEBUG, INFO, WARNING, ERROR or CRITICAL.", "--log-level")]
 LogFileOption = Annotated[
-    str | None, typer.Option("--log-file", metavar="FILE", help="Write the log to this file instead of standard error.")
+    str | None, _option("FILE", "Write the log to this file instead of standard error.", "--log-file")
 ]
 LogFormatOption = Annotated[
-    str | None,
-    typer.Option("--log-format", metavar="FORMAT", help="json writes each entry as one line of JSON."),
+    str | None, _option("FORMAT", "json writes each entry as one line of JSON.", "--log-format")
 ]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Show warnings and errors only: no progress, no summary.")
-]
+QuietOption = Annotated[bool, _flag("Show warnings and errors only: no progress, no summary.", "--quiet", "-q")]
 FailOnOption = Annotated[
     list[str],
-    typer.Option(
-        "--fail-on",
-        metavar="KIND",
-        help="Exit with status 3 on errors (in the spider's code, or lost items), no-items, unreachable, or"
+    _option(
+        "KIND",
+        "Exit with status 3 on errors (in the spider's code, or lost items), no-items, unreachable, or"
         " fewer-items=30% (than in the last --stats file). Repeatable.",
+        "--fail-on",
     ),
 ]
 StatsOption = Annotated[
-    str | None,
-    typer.Option("--stats", metavar="FILE", help="Write the statistics to this file as JSON; - is standard output."),
+    str | None, _option("FILE", "Write the statistics to this file as JSON; - is standard output.", "--stats")
 ]
 MetricsOption = Annotated[
     str | None,
-    typer.Option(
+    _option(
+        "[HOST:]PORT",
+        "Serve metrics for Prometheus at /metrics, by default for this machine only. Needs the extra metrics.",
         "--metrics",
-        metavar="[HOST:]PORT",
-        help="Serve metrics for Prometheus at /metrics, by default for this machine only. Needs the extra metrics.",
     ),
 ]
 MetricsScopesOption = Annotated[
     int | None,
-    typer.Option(
+    _option(
+        "N",
+        "Scopes with metrics of their own, the busiest first (default: 100). The others are summed up.",
         "--metrics-scopes",
-        metavar="N",
         min=0,
-        help="Scopes with metrics of their own, the busiest first (default: 100). The others are summed up.",
     ),
 ]
 AppendOption = Annotated[
     list[str],
-    typer.Option(
-        "-o",
-        metavar="FEED",
-        help="Append items to this file: .jsonl .json .csv .xml .sqlite .parquet, also with .gz or .zst."
+    _option(
+        "FEED",
+        "Append items to this file: .jsonl .json .csv .xml .sqlite .parquet, also with .gz or .zst."
         " FEED:FORMAT sets another format; - is standard output. Replaces the setting FEEDS. Repeatable.",
+        "-o",
     ),
 ]
-OverwriteOption = Annotated[
-    list[str], typer.Option("-O", metavar="FEED", help="Like -o, but overwrite an existing file. Repeatable.")
-]
+OverwriteOption = Annotated[list[str], _option("FEED", "Like -o, but overwrite an existing file. Repeatable.", "-O")]
 DurabilityOption = Annotated[
     str | None,
-    typer.Option(
-        "--job-durability",
-        metavar="LEVEL",
-        help="always, replicated or fast: the durability that the job's server must guarantee.",
+    _option(
+        "LEVEL", "always, replicated or fast: the durability that the job's server must guarantee.", "--job-durability"
     ),
 ]
-WaitOption = Annotated[
-    bool, typer.Option("--wait", help="Retry while the request is refused or fails, as a crawl does.")
-]
-UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="The URL to fetch.")]
+WaitOption = Annotated[bool, _flag("Retry while the request is refused or fails, as a crawl does.", "--wait")]
+UrlArgument = Annotated[str, _argument("URL", "The URL to fetch.")]
 
 app: typer.Typer = typer.Typer(
     name="trawl",
@@ -137,10 +133,10 @@ app: typer.Typer = typer.Typer(
 )
 def crawl(
     context: typer.Context,
-    targets: Annotated[list[str], typer.Argument(metavar="SPIDER", help=_SPIDER_HELP, show_default=False)] = [],
+    targets: Annotated[list[str], _argument("SPIDER", _SPIDER_HELP, show_default=False)] = [],
     *,
     takes_all: Annotated[
-        bool, typer.Option("--all", help="Crawl with every spider below this folder, as shown by `trawl list`.")
+        bool, _flag("Crawl with every spider below this folder, as shown by `trawl list`.", "--all")
     ] = False,
     arguments: ArgumentOption = [],
     settings: SettingOption = [],
@@ -148,20 +144,20 @@ def crawl(
     overwritten: OverwriteOption = [],
     job: Annotated[
         str | None,
-        typer.Option(
-            metavar="DIR|URL",
-            help="Keep the crawl's state in this directory or Redis server (redis://host/NAME), or resume from it."
+        _option(
+            "DIR|URL",
+            "Keep the crawl's state in this directory or Redis server (redis://host/NAME), or resume from it."
             " %(name)s stands for the spider's name.",
         ),
     ] = None,
     job_durability: DurabilityOption = None,
     processes: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Crawl with N processes on this machine. Without an address in --job, they use a Redis or Valkey"
+        _option(
+            "N",
+            "Crawl with N processes on this machine. Without an address in --job, they use a Redis or Valkey"
             " server that this command starts.",
+            min=1,
         ),
     ] = None,
     log_level: LogLevelOption = None,
@@ -174,19 +170,19 @@ def crawl(
     metrics_scopes: MetricsScopesOption = None,
     receipt: Annotated[
         str | None,
-        typer.Option(
-            "--receipt",
-            metavar="FILE",
-            help="Write the rate of each scope, and whether robots.txt and servers' waits were obeyed, to this .json"
+        _option(
+            "FILE",
+            "Write the rate of each scope, and whether robots.txt and servers' waits were obeyed, to this .json"
             " or .html file.",
+            "--receipt",
         ),
     ] = None,
     panel: Annotated[
         str | None,
-        typer.Option(
+        _option(
+            "[HOST:]PORT",
+            "Show and steer the crawl in a browser. On this machine alone, unless PANEL_TOKEN is set.",
             "--panel",
-            metavar="[HOST:]PORT",
-            help="Show and steer the crawl in a browser. On this machine alone, unless PANEL_TOKEN is set.",
         ),
     ] = None,
 ) -> None:
@@ -204,13 +200,10 @@ def crawl(
 )
 def worker(
     context: typer.Context,
-    job: Annotated[
-        str | None, typer.Argument(metavar="URL", help="The job's address; by default the setting JOB_DIR.")
-    ] = None,
+    job: Annotated[str | None, _argument("URL", "The job's address; by default the setting JOB_DIR.")] = None,
     *,
     spider: Annotated[
-        str | None,
-        typer.Option("--spider", metavar="SPIDER", help=f"{_SPIDER_HELP} By default, the spider that the job names."),
+        str | None, _option("SPIDER", f"{_SPIDER_HELP} By default, the spider that the job names.", "--spider")
     ] = None,
     arguments: ArgumentOption = [],
     settings: SettingOption = [],
@@ -243,17 +236,13 @@ def export(
     context: typer.Context,
     job: Annotated[
         str | None,
-        typer.Argument(
-            metavar="JOB",
-            help="The job's address, or its directory with --processes; by default the setting JOB_DIR.",
-        ),
+        _argument("JOB", "The job's address, or its directory with --processes; by default the setting JOB_DIR."),
     ] = None,
     *,
     appended: AppendOption = [],
     overwritten: OverwriteOption = [],
     follow: Annotated[
-        bool,
-        typer.Option("--follow", "-f", help="Continue until the job has finished; wait for a missing job."),
+        bool, _flag("Continue until the job has finished; wait for a missing job.", "--follow", "-f")
     ] = False,
     settings: SettingOption = [],
     job_durability: DurabilityOption = None,
@@ -279,25 +268,22 @@ def export(
     ),
 )
 def job(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The directory or address given to --job.")],
-    requeue_failed: Annotated[bool, typer.Option("--requeue-failed", help="Queue failed requests again.")] = False,
+    job: Annotated[str, _argument("JOB", "The directory or address given to --job.")],
+    requeue_failed: Annotated[bool, _flag("Queue failed requests again.", "--requeue-failed")] = False,
     export_pending: Annotated[
-        bool, typer.Option("--export-pending", help="Print the pending requests as JSON, one per line.")
+        bool, _flag("Print the pending requests as JSON, one per line.", "--export-pending")
     ] = False,
-    workers: Annotated[bool, typer.Option("--workers", help="Show the processes of a running job.")] = False,
-    why: Annotated[bool, typer.Option("--why", help="Show what requests of a running job wait for.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the status of a running job as JSON.")] = False,
-    pause: Annotated[bool, typer.Option("--pause", help="Send nothing until --resume.")] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="End the crawl, like Ctrl-C.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Undo --pause or --stop.")] = False,
+    workers: Annotated[bool, _flag("Show the processes of a running job.", "--workers")] = False,
+    why: Annotated[bool, _flag("Show what requests of a running job wait for.", "--why")] = False,
+    json: Annotated[bool, _flag("Print the status of a running job as JSON.", "--json")] = False,
+    pause: Annotated[bool, _flag("Send nothing until --resume.", "--pause")] = False,
+    stop: Annotated[bool, _flag("End the crawl, like Ctrl-C.", "--stop")] = False,
+    resume: Annotated[bool, _flag("Undo --pause or --stop.", "--resume")] = False,
     set: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--set", metavar="SCOPE KEY=VALUE", help="Set limits, with the keys of THROTTLING_SCOPES."),
+        tuple[str, str] | None, _option("SCOPE KEY=VALUE", "Set limits, with the keys of THROTTLING_SCOPES.", "--set")
     ] = None,
-    add: Annotated[
-        str | None, typer.Option(metavar="URL|-", help="Add a request; - reads URLs from standard input.")
-    ] = None,
-    drop: Annotated[str | None, typer.Option(metavar="HOST", help="Drop the pending pages of a host.")] = None,
+    add: Annotated[str | None, _option("URL|-", "Add a request; - reads URLs from standard input.")] = None,
+    drop: Annotated[str | None, _option("HOST", "Drop the pending pages of a host.")] = None,
 ) -> None:
     """Show the state of a job: pending requests by scope, failed requests, positions in its feeds.
 
@@ -312,11 +298,8 @@ def job(
 
 @app.command(epilog=examples("trawl panel jobs/books", "trawl panel redis://store.internal/quotes --listen 8100"))
 def panel(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's directory or address.")],
-    listen: Annotated[
-        str,
-        typer.Option(metavar="[HOST:]PORT", help="Where the panel listens, by default for this machine only."),
-    ] = "0",
+    job: Annotated[str, _argument("JOB", "The job's directory or address.")],
+    listen: Annotated[str, _option("[HOST:]PORT", "Where the panel listens, by default for this machine only.")] = "0",
 ) -> None:
     """Show and steer a job in a browser, whichever processes work on it."""
     from trawl.cli.job import panel_command
@@ -326,7 +309,7 @@ def panel(
 
 @app.command(epilog=examples("trawl top redis://store.internal/quotes"))
 def top(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's address, or its directory with --processes.")],
+    job: Annotated[str, _argument("JOB", "The job's address, or its directory with --processes.")],
 ) -> None:
     """Show the processes of a job in a server while they work: pages, rates, and what requests wait for."""
     from trawl.cli.job import top_command
@@ -345,14 +328,12 @@ def top(
 )
 def settings(
     spider: Annotated[
-        str | None,
-        typer.Argument(metavar="SPIDER", help="Include the custom_settings of this spider.", show_default=False),
+        str | None, _argument("SPIDER", "Include the custom_settings of this spider.", show_default=False)
     ] = None,
-    get: Annotated[str | None, typer.Option(metavar="NAME", help="Print only the value of this setting.")] = None,
+    get: Annotated[str | None, _option("NAME", "Print only the value of this setting.")] = None,
     settings: SettingOption = [],
     move: Annotated[
-        str | None,
-        typer.Option(metavar="FILE.py", help="Convert Scrapy's settings.py to pyproject.toml and print the result."),
+        str | None, _option("FILE.py", "Convert Scrapy's settings.py to pyproject.toml and print the result.")
     ] = None,
 ) -> None:
     """Show every setting with its value and the source of the value."""
@@ -366,10 +347,10 @@ def settings(
 
 @app.command(epilog=examples("trawl move shop", "trawl move shop --write", "trawl move quotes.py --write"))
 def move(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The folder of a Scrapy project, or a file.")],
-    write: Annotated[bool, typer.Option("--write", help="Write the changes instead of showing them.")] = False,
-    dirty: Annotated[bool, typer.Option("--dirty", help="Also write files that are not committed to git.")] = False,
-    both: Annotated[bool, typer.Option("--both", help="Keep the code working with Scrapy too.")] = False,
+    project: Annotated[str, _argument("PROJECT", "The folder of a Scrapy project, or a file.")],
+    write: Annotated[bool, _flag("Write the changes instead of showing them.", "--write")] = False,
+    dirty: Annotated[bool, _flag("Also write files that are not committed to git.", "--dirty")] = False,
+    both: Annotated[bool, _flag("Keep the code working with Scrapy too.", "--both")] = False,
 ) -> None:
     """Change a Scrapy project so that it runs on trawl, and list what to decide yourself."""
     from trawl.cli.move import move_command
@@ -380,10 +361,7 @@ def move(
 @app.command(epilog=examples("trawl check quotes.py", "trawl check shop.spiders:Books"))
 def check(
     spiders: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SPIDER", help="FILE.py, MODULE or folder: all spiders in it. Add :CLASS for a single one."
-        ),
+        list[str], _argument("SPIDER", "FILE.py, MODULE or folder: all spiders in it. Add :CLASS for a single one.")
     ],
 ) -> None:
     """Find errors in spiders without running them: names, settings, URLs, annotations."""
@@ -394,10 +372,9 @@ def check(
 
 @app.command("list", epilog=examples("trawl list", "trawl list spiders"))
 def list_spiders(
-    places: Annotated[
-        list[str],
-        typer.Argument(metavar="PLACE", help="Files or folders, including subfolders.", show_default=False),
-    ] = ["."],
+    places: Annotated[list[str], _argument("PLACE", "Files or folders, including subfolders.", show_default=False)] = [
+        "."
+    ],
 ) -> None:
     """List the spiders in files and folders without running them: name, and target for `trawl crawl`."""
     from trawl.cli.list import list_command
@@ -414,7 +391,7 @@ def _show_version(is_wanted: bool) -> None:
 @app.callback()
 def before_the_command(
     has_version: Annotated[
-        bool, typer.Option("--version", help="Show the versions and exit.", callback=_show_version, is_eager=True)
+        bool, _flag("Show the versions and exit.", "--version", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """Process the options that precede a command."""
@@ -422,7 +399,7 @@ def before_the_command(
 
 @app.command("help", epilog=examples("trawl help summary", "trawl help crawl"))
 def explain(
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="summary, or a command.")] = None,
+    topic: Annotated[str | None, _argument("TOPIC", "summary, or a command.")] = None,
 ) -> None:
     """Explain the words of the summary, or show the help of a command."""
     if topic != "summary":
@@ -434,7 +411,7 @@ def explain(
 
 @app.command(epilog=examples("trawl version", "trawl version --browser"))
 def version(
-    browser: Annotated[bool, typer.Option("--browser", help="Show the Chromium that renders pages.")] = False,
+    browser: Annotated[bool, _flag("Show the Chromium that renders pages.", "--browser")] = False,
 ) -> None:
     """Show the versions of trawl, Python and Trio, and the number of compiled modules if there are any."""
     import platform
@@ -466,36 +443,31 @@ def version(
 def simulate(
     spider: SpiderArgument,
     web: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE",
-            help="The simulated web: hosts, latencies, limits, pages (.toml), or a recording (.warc.gz).",
-        ),
+        str, _option("FILE", "The simulated web: hosts, latencies, limits, pages (.toml), or a recording (.warc.gz).")
     ],
     setting: Annotated[
         list[str],
-        typer.Option(
+        _option(
+            "NAME=VALUE",
+            "Set a setting. Repeatable; a repeated name starts another group, and the groups are compared.",
             "-s",
             "--set",
-            metavar="NAME=VALUE",
-            help="Set a setting. Repeatable; a repeated name starts another group, and the groups are compared.",
         ),
     ] = [],
     arguments: ArgumentOption = [],
     svg: Annotated[
-        str | None,
-        typer.Option(metavar="OUT", help="Draw the sends into this file; with several groups OUT-1.svg and so on."),
+        str | None, _option("OUT", "Draw the sends into this file; with several groups OUT-1.svg and so on.")
     ] = None,
     plot: Annotated[
         str | None,
-        typer.Option(
-            metavar="OUT",
-            help="Draw the rate over time and the servers' limits into this file, .svg or .png; with several groups "
+        _option(
+            "OUT",
+            "Draw the rate over time and the servers' limits into this file, .svg or .png; with several groups "
             "OUT-1.svg and so on.",
         ),
     ] = None,
-    timeline: Annotated[bool, typer.Option("--timeline", help="Print every send.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="The seed of all random numbers.")] = 0,
+    timeline: Annotated[bool, _flag("Print every send.", "--timeline")] = False,
+    seed: Annotated[int, _option("N", "The seed of all random numbers.")] = 0,
 ) -> None:
     """Run a spider against a simulated web in virtual time: duration, speed, limits. Writes no feed."""
     from trawl.cli.simulate import simulate_command
@@ -512,27 +484,20 @@ def simulate(
 )
 def plan(
     spider: SpiderArgument,
-    urls: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The URLs of the crawl, one per line; - is standard input.")
-    ] = None,
-    job: Annotated[str | None, typer.Option(metavar="DIR|URL", help="Plan the pending requests of this job.")] = None,
+    urls: Annotated[str | None, _option("FILE", "The URLs of the crawl, one per line; - is standard input.")] = None,
+    job: Annotated[str | None, _option("DIR|URL", "Plan the pending requests of this job.")] = None,
     setting: Annotated[
         list[str],
-        typer.Option(
+        _option(
+            "NAME=VALUE",
+            "Show the effect of another setting. Repeatable; a repeated name starts another group.",
             "-s",
             "--set",
-            metavar="NAME=VALUE",
-            help="Show the effect of another setting. Repeatable; a repeated name starts another group.",
         ),
     ] = [],
-    web: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Latencies and limits of the servers, as in `trawl simulate`."),
-    ] = None,
-    latency: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="The latency of hosts that are not in --web.")
-    ] = 0.5,
-    seed: Annotated[int, typer.Option(metavar="N", help="The seed of all random numbers.")] = 0,
+    web: Annotated[str | None, _option("FILE", "Latencies and limits of the servers, as in `trawl simulate`.")] = None,
+    latency: Annotated[float, _option("SECONDS", "The latency of hosts that are not in --web.", min=0.0)] = 0.5,
+    seed: Annotated[int, _option("N", "The seed of all random numbers.")] = 0,
 ) -> None:
     """Estimate the end of a crawl and of each host before it starts, on the virtual clock. Sends nothing."""
     from trawl.cli.simulate import plan_command
@@ -549,15 +514,13 @@ def plan(
 def receipt(
     check: Annotated[
         list[str],
-        typer.Option(
+        _option(
+            "WARC|LOG",
+            "The sends: a WARC file, or a log in the combined format or as JSON lines. Repeatable.",
             "--check",
-            metavar="WARC|LOG",
-            help="The sends: a WARC file, or a log in the combined format or as JSON lines. Repeatable.",
         ),
     ],
-    output: Annotated[
-        str | None, typer.Option("-o", metavar="FILE", help="Write the receipt to this .json or .html file too.")
-    ] = None,
+    output: Annotated[str | None, _option("FILE", "Write the receipt to this .json or .html file too.", "-o")] = None,
 ) -> None:
     """Check the crawl of any program: its rates, robots.txt, Crawl-delay and Retry-After. Status 1 on violations."""
     from trawl.cli.simulate import receipt_command
@@ -576,17 +539,13 @@ def receipt(
 def fetch(
     context: typer.Context,
     url: UrlArgument,
-    headers: Annotated[
-        bool, typer.Option("--headers", help="Print headers, redirects and delays instead of the body.")
-    ] = False,
-    no_redirect: Annotated[bool, typer.Option("--no-redirect", help="Do not follow redirects.")] = False,
-    browser: Annotated[bool, typer.Option("--browser", help="Render the page in Chromium.")] = False,
+    headers: Annotated[bool, _flag("Print headers, redirects and delays instead of the body.", "--headers")] = False,
+    no_redirect: Annotated[bool, _flag("Do not follow redirects.", "--no-redirect")] = False,
+    browser: Annotated[bool, _flag("Render the page in Chromium.", "--browser")] = False,
     requests: Annotated[
-        bool, typer.Option("--requests", help="With --browser: print the requests of the page instead of the body.")
+        bool, _flag("With --browser: print the requests of the page instead of the body.", "--requests")
     ] = False,
-    screenshot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="With --browser: write a picture of the page (PNG).")
-    ] = None,
+    screenshot: Annotated[str | None, _option("FILE", "With --browser: write a picture of the page (PNG).")] = None,
     spider: SpiderOption = None,
     arguments: ArgumentOption = [],
     settings: SettingOption = [],
@@ -619,13 +578,11 @@ def fetch(
 def parse(
     context: typer.Context,
     url: UrlArgument,
-    spider: Annotated[str, typer.Option("--spider", metavar="SPIDER", help=_SPIDER_HELP)],
-    callback: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The callback; by default the callback for start URLs.")
-    ] = None,
-    depth: Annotated[int, typer.Option(min=1, metavar="N", help="Follow requests to this depth, in pages.")] = 1,
-    meta: Annotated[str | None, typer.Option(metavar="JSON", help="The request's meta.")] = None,
-    cb_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="The callback's keyword arguments.")] = None,
+    spider: Annotated[str, _option("SPIDER", _SPIDER_HELP, "--spider")],
+    callback: Annotated[str | None, _option("NAME", "The callback; by default the callback for start URLs.")] = None,
+    depth: Annotated[int, _option("N", "Follow requests to this depth, in pages.", min=1)] = 1,
+    meta: Annotated[str | None, _option("JSON", "The request's meta.")] = None,
+    cb_kwargs: Annotated[str | None, _option("JSON", "The callback's keyword arguments.")] = None,
     arguments: ArgumentOption = [],
     settings: SettingOption = [],
     waits: WaitOption = False,
@@ -647,14 +604,12 @@ def parse(
 )
 def shell(
     context: typer.Context,
-    url: Annotated[str | None, typer.Argument(metavar="URL|FILE", help="The page to fetch first.")] = None,
-    code: Annotated[
-        str | None, typer.Option("-c", metavar="CODE", help="Run this code, print its value, exit.")
-    ] = None,
+    url: Annotated[str | None, _argument("URL|FILE", "The page to fetch first.")] = None,
+    code: Annotated[str | None, _option("CODE", "Run this code, print its value, exit.", "-c")] = None,
     spider: SpiderOption = None,
     arguments: ArgumentOption = [],
     settings: SettingOption = [],
-    browser: Annotated[bool, typer.Option("--browser", help="Render the first page in Chromium.")] = False,
+    browser: Annotated[bool, _flag("Render the first page in Chromium.", "--browser")] = False,
     waits: WaitOption = False,
     log_level: LevelOption = None,
 ) -> None:
@@ -666,13 +621,11 @@ def shell(
 
 @app.command(epilog=examples("trawl demo", "trawl demo --port 0 --verbose"))
 def demo(
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, metavar="N", help="The port to listen on; 0 for a free one.")
-    ] = 8765,
+    port: Annotated[int, _option("N", "The port to listen on; 0 for a free one.", min=0, max=65_535)] = 8765,
     bind: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The address to listen on; by default, only for this machine.")
+        str, _option("ADDRESS", "The address to listen on; by default, only for this machine.")
     ] = "127.0.0.1",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each request to standard error.")] = False,
+    verbose: Annotated[bool, _flag("Print each request to standard error.", "--verbose", "-v")] = False,
 ) -> None:
     """Serve a site of quotes and books on this machine to try spiders on, until Ctrl-C."""
     from trawl.cli.demo import demo_command
@@ -692,7 +645,7 @@ app.add_typer(new)
 
 @new.command(epilog=examples("trawl new project books", "trawl new project ."))
 def project(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="The project's folder. Existing files stay.")],
+    directory: Annotated[str, _argument("DIR", "The project's folder. Existing files stay.")],
 ) -> None:
     """Write a project that runs: settings, a first spider, its test."""
     from trawl.cli.new import new_project
@@ -708,11 +661,9 @@ def project(
     )
 )
 def spider(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the spider and of its file.")],
-    domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain to crawl.")],
-    template: Annotated[
-        str, typer.Option("-t", "--template", metavar="KIND", help="basic, crawl (rules) or sitemap.")
-    ] = "basic",
+    name: Annotated[str, _argument("NAME", "The name of the spider and of its file.")],
+    domain: Annotated[str, _argument("DOMAIN", "The domain to crawl.")],
+    template: Annotated[str, _option("KIND", "basic, crawl (rules) or sitemap.", "-t", "--template")] = "basic",
 ) -> None:
     """Write a spider and its test.
 
@@ -731,7 +682,7 @@ def spider(
     ),
 )
 def completion(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help=f"One of {', '.join(SHELLS)}.")],
+    shell: Annotated[str, _argument("SHELL", f"One of {', '.join(SHELLS)}.")],
 ) -> None:
     """Print a script that completes trawl's commands and options in a shell."""
     from typer._completion_shared import get_completion_script
