@@ -451,7 +451,7 @@ def _time(time_utc: datetime) -> str:
 
 
 def workers_table(sessions: Sequence[SessionReport], width: int = WIDE) -> Table:
-    """Return a table of the sessions of a job, with their sum below. ``width`` is the terminal's, in columns."""
+    """Return the table of ``trawl top`` and ``trawl job --workers``: the sessions of a job, with their sum below."""
     titles = [title for title in _COLUMNS if width >= WIDE or title not in _WIDE_ONLY]
     table = plain_table(titles, ["process"], no_wrap=True)
 
