@@ -36,8 +36,6 @@ MAX_READY = 64
 class NoCache:
     """Lookup of a crawl without a cache: every request is sent, and no request waits here."""
 
-    __slots__ = ()
-
     has_cache: ClassVar[bool] = False
 
     @property
@@ -75,8 +73,6 @@ class CacheLookup(NoCache):
     """
 
     has_cache = True
-
-    __slots__ = ("_cache", "_direct", "_limits", "_nowhere", "_pages", "_running", "_state")
 
     def __init__(self, cache: Cache, *, limits: CrawlLimits, state: State) -> None:
         self._cache = cache

@@ -331,8 +331,6 @@ class Shields:
         is_cancelled: True if nothing is protected any more.
     """
 
-    __slots__ = ("_open", "is_cancelled")
-
     def __init__(self) -> None:
         self._open: set[trio.CancelScope] = set()
         self.is_cancelled: bool = False

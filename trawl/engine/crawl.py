@@ -47,8 +47,6 @@ __all__ = ["Crawl", "Watcher"]
 class ThrottlingHandle:
     """Changes limits while the crawl runs: ``crawl.throttling``."""
 
-    __slots__ = ("_pending", "_throttle", "stored")
-
     def __init__(self, throttle: Throttle, pending: Callable[[str], int]) -> None:
         self._throttle = throttle
         self._pending = pending

@@ -77,8 +77,6 @@ class DirectFetcher:
         scheduler: Removes fetches that are cancelled before their turn.
     """
 
-    __slots__ = ("_admission", "_room", "_scheduler", "_state")
-
     def __init__(self, context: CrawlContext, admission: Admission, scheduler: Scheduler) -> None:
         self._admission = admission
         self._scheduler = scheduler

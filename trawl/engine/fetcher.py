@@ -54,8 +54,6 @@ MAX_KEPT = 256
 class ScopeLimiters:
     """Capacity limiters of the scopes with requests in flight, and of a few others."""
 
-    __slots__ = ("_limiters",)
-
     def __init__(self) -> None:
         self._limiters: dict[str, trio.CapacityLimiter] = {}
 
@@ -157,23 +155,6 @@ class _Write:
 
 class Fetcher:
     """Sends granted requests, and releases their places."""
-
-    __slots__ = (
-        "_admission",
-        "_deaths",
-        "_events",
-        "_limiters",
-        "_limits",
-        "_may_respond",
-        "_recorder",
-        "_scheduler",
-        "_session_lease",
-        "_state",
-        "_stats",
-        "_tells",
-        "_throttle",
-        "_transport",
-    )
 
     def __init__(
         self,

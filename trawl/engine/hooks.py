@@ -121,8 +121,6 @@ class IdleRunner:
         state: Counts open requests.
     """
 
-    __slots__ = ("_hooks", "_is_over", "_leases", "_scope", "_shields", "_state")
-
     def __init__(self, hooks: Hooks, leases: Leases, shields: Shields, state: State) -> None:
         self._hooks = hooks
         self._leases = leases

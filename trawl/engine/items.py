@@ -100,20 +100,6 @@ class ItemSender:
         waited: Seconds for which a callback waited until items were stored: always 0.
     """
 
-    __slots__ = (
-        "_collected",
-        "_events",
-        "_is_buffered",
-        "_is_direct",
-        "_limit",
-        "_processor",
-        "_receivers",
-        "_spider",
-        "_stats",
-        "_tells",
-        "waited",
-    )
-
     def __init__(
         self,
         processor: Processor,

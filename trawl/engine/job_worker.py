@@ -26,8 +26,6 @@ class JobWorker(Worker):
         parts: The arguments of :class:`~trawl.engine.worker.Worker`.
     """
 
-    __slots__ = ("_deaths",)
-
     def __init__(self, deaths: CallbackDeaths, *parts: Any) -> None:
         super().__init__(*parts)
         self._deaths = deaths

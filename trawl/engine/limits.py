@@ -65,8 +65,6 @@ class ItemLimit:
         latest_at: Event loop time of the latest item, in seconds; ``-inf`` before the first.
     """
 
-    __slots__ = ("_left", "_most", "_state", "count", "latest_at")
-
     def __init__(self, most: float, state: State) -> None:
         self._left = most
         self._most = most
@@ -152,22 +150,6 @@ class CrawlLimits:
             process's own start counts.
         items: Limits the items; None if nothing about items needs to be known.
     """
-
-    __slots__ = (
-        "_changed",
-        "_counted",
-        "_errors",
-        "_failed",
-        "_others",
-        "_pages",
-        "_places",
-        "_scheduler",
-        "_state",
-        "_sub_requests",
-        "_undecided",
-        "began_at",
-        "items",
-    )
 
     def __init__(
         self,

@@ -30,8 +30,6 @@ class ScriptPages:
         is_open: True while no page has yielded content and fewer than :data:`MAX_PAGES` pages were inspected.
     """
 
-    __slots__ = ("_count", "_first", "_has_content", "_looks", "is_open")
-
     def __init__(self) -> None:
         self.is_open: bool = True
         self._count = 0

@@ -28,8 +28,6 @@ class Wakeup:
     A change that comes while no task waits is kept for the next wait, so no change is lost.
     """
 
-    __slots__ = ("_event", "_waiting")
-
     def __init__(self) -> None:
         self._event = trio.Event()
         self._waiting: trio.CancelScope | None = None
@@ -238,28 +236,6 @@ class State:
         reason: Reason why the crawl is ending; None while it is not.
         wakeup: Wakes the dispatcher.
     """
-
-    __slots__ = (
-        "_ending",
-        "_idle",
-        "_low",
-        "_room",
-        "callbacks",
-        "dropped",
-        "finishing",
-        "is_begun",
-        "is_over",
-        "is_paused",
-        "is_reading",
-        "keepers",
-        "most_callbacks",
-        "open",
-        "page_tasks",
-        "reason",
-        "tasks",
-        "waiters",
-        "wakeup",
-    )
 
     def __init__(self, most_callbacks: int) -> None:
         self.most_callbacks: int = most_callbacks
