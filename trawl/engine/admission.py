@@ -37,8 +37,7 @@ import trio
 
 from trawl.engine.cache_lookup import NoCache
 from trawl.engine.context import CrawlContext
-from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.robots_waiter import end_unread
+from trawl.engine.robots_gate import RobotsGates, end_unread
 from trawl.engine.state import RequestTask, Waiter, in_steps
 from trawl.errors import DownloadError, IgnoreRequest, UsageError
 from trawl.events import RequestDropped, RequestScheduled

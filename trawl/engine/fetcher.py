@@ -33,7 +33,7 @@ import trio
 from trawl.engine.admission import Admission
 from trawl.engine.context import CrawlContext
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.robots_waiter import RobotsWaiter
+from trawl.engine.robots_gate import RobotsWaiter
 from trawl.engine.state import RequestTask, current_attempt
 from trawl.errors import AddressRefused
 from trawl.events import RequestSent, ResponseParsed, ResponseReceived

@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from trawl.engine.items import ItemSender
+from trawl.robots import RobotsCache
 
 if TYPE_CHECKING:
     from trawl.engine.admission import Admission
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from trawl.frontier.job import SessionLease
     from trawl.frontier.redis.sessions import JobSession
     from trawl.http import Fetch, Request
-    from trawl.robots import RobotsCache
     from trawl.scheduler import Attempt, Prefetcher
     from trawl.throttling import Throttle
     from trawl.throttling.shared import SharedScopeClient
@@ -149,6 +149,13 @@ class NoJob:
         return Alone(engine.context.state)
 
 
+class _NoRobots(RobotsCache):
+    """Stores no robots.txt response."""
+
+    def store(self, origin: str, status: int, body: bytes, expires_at: float) -> None:
+        """Store nothing."""
+
+
 class NoJobState:
     """The state of a crawl without a job, which is not stored."""
 
@@ -156,9 +163,9 @@ class NoJobState:
         self._started_at = trio.current_time()
 
     @property
-    def robots(self) -> RobotsCache | None:
-        """The stored robots.txt responses; None if none are stored."""
-        return None
+    def robots(self) -> RobotsCache:
+        """The stored robots.txt responses."""
+        return _NoRobots()
 
     @property
     def elapsed(self) -> float:

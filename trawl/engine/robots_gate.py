@@ -5,25 +5,19 @@ the gate; other lanes do not. The response decides (RFC 9309, 2.3.1):
 
 * 2xx opens the gate with rules, 4xx opens it without any.
 * 5xx or a broken response allows nothing. The gate stays closed, and robots.txt is requested again after pauses that
-  double. The last attempt is timed so that its response comes at the end of ``BACKOFF_GIVE_UP_AFTER`` seconds. If
-  ``ROBOTSTXT_RETRY_TIMES`` is set, it limits the attempts instead. Then the gate opens with a verdict: waiting
-  requests end with a ``HostGivenUp``, so that a host that refuses forever does not block the crawl. After the whole
-  time they are also counted as ``robots_forbidden``. Requests of rendered pages end at the second failure. Time that
-  the throttle does not count, because the server requested the pause, does not count here either. A robots.txt that
-  user middleware ignores or fails on counts as unreadable.
-* An origin at an address that may not be connected to (``ALLOW_PRIVATE_ADDRESSES``) ends its waiting requests with an
-  ``AddressRefused``.
+  double, at most ``ROBOTSTXT_RETRY_TIMES`` times if that is set, or for ``BACKOFF_GIVE_UP_AFTER`` seconds. The response
+  to the last attempt comes at their end. Time that the throttle does not count, because the server requested the pause,
+  does not count here either. Then the gate opens with a verdict, so that a host that refuses forever does not block the
+  crawl: waiting requests end with a ``HostGivenUp``, and after the whole time as ``robots_forbidden``. Requests of
+  rendered pages end at the second failure. A robots.txt that user middleware ignores or fails on is unreadable too.
+* An address that may not be connected to (``ALLOW_PRIVATE_ADDRESSES``) ends waiting requests with ``AddressRefused``.
 * If an origin never responded and can't be connected to, ``ROBOTSTXT_RETRY_TIMES`` more attempts follow, 2 by default.
   Then the waiting requests end with the error of the last attempt.
 
 A verdict expires, as rules do, and a later request then loads robots.txt again. The request for robots.txt passes the
-scopes like any other request, ranks before pages, so that it works at concurrency 1, and passes its own gate. It takes
-the route of the best waiting request: its proxy, session and local address. So a site that should see a proxy does not
-see our own address, and a file that only the proxy can reach is read. If that route fails, the next attempt takes the
-route of another waiting request, if there is one. The rules then apply to all requests to the origin.
-
-The rules of all origins together take at most ``MAX_RULES_BYTES``. Beyond that, the rules of origins without pending
-requests are deleted, the largest first. If that is not enough, the largest remaining rules are replaced by a verdict.
+scopes like any other, ranks before pages, so that it works at concurrency 1, and passes its own gate. It takes the
+route (proxy, session, local address) of the best waiting request, and after a failure that of another one: a site that
+should see a proxy does not see our own address. The rules then apply to all requests to the origin.
 
 Length: the whole life of an origin's rules, from the first request for them to a verdict.
 """
@@ -31,13 +25,15 @@ Length: the whole life of an origin's rules, from the first request for them to 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Generator
+import zlib
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from functools import partial
+from io import BytesIO
+from typing import BinaryIO
 
 import trio
 
 from trawl.engine.context import CrawlContext
-from trawl.engine.robots_waiter import PackedBody, RobotsWaiter, end_unread
 from trawl.engine.state import in_steps
 from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, ProxyFailed
 from trawl.http import Outcome, Request, Response, body_bytes, host_scope, origin_of
@@ -48,7 +44,7 @@ from trawl.throttling import Throttle
 from trawl.throttling.outcomes import give_up_error
 from trawl.throttling.reasons import Reason
 
-__all__ = ["RobotsGates"]
+__all__ = ["RobotsGates", "RobotsWaiter", "end_unread"]
 
 logger: logging.Logger = logging.getLogger("trawl.robots")
 
@@ -68,8 +64,7 @@ LONGEST_PAUSE = 300.0
 """Maximum seconds between two attempts for a robots.txt that can't be read."""
 
 MAX_ORIGINS = 10_000
-"""Number of origins whose rules are kept without pending requests. Beyond it, the rules that expire first are
-deleted."""
+"""Number of origins whose rules are kept without pending requests. Beyond it, those that expire first are deleted."""
 
 MAX_RULES_BYTES = 16 * 2**20
 """Maximum bytes of the rules of all origins: 1.6 KiB for each of ``MAX_ORIGINS``, more than most origins need."""
@@ -79,45 +74,89 @@ VERDICT_AGE = 60.0
 
 
 class _Origin:
-    """The state of one origin's robots.txt.
+    """The state of one origin's robots.txt."""
 
-    Attributes:
-        rules: The rules; None until they are read.
-        verdict: Reason why all requests of the origin end; None while they do not.
-        failure: Error that each request gets with the verdict; None while there is no verdict.
-        expires_at: Event loop time at which the rules or the verdict expire.
-        failures: Number of failed requests for robots.txt in a row.
-        failing_since: Event loop time of the first of these failures.
-        has_answered: True if the origin ever sent a complete response.
-        asker: The request that needs the rules now, or needed them last; None before the first.
-        has_warned: True if a warning about an incomplete lookup was logged.
-        tried: Routes of the attempts since robots.txt was last read.
-    """
-
-    __slots__ = (
-        "asker",
-        "expires_at",
-        "failing_since",
-        "failure",
-        "failures",
-        "has_answered",
-        "has_warned",
-        "rules",
-        "tried",
-        "verdict",
-    )
+    rules: RobotsFile | None = None  # None until they are read
+    verdict: str | None = None  # reason why all requests of the origin end
+    failure: DownloadError | None = None  # error that each request gets with the verdict
+    expires_at: float = 0.0  # event loop time at which rules or verdict expire; 0.0: robots.txt is being requested
+    failures: int = 0  # number of failed requests for robots.txt in a row
+    failing_since: float = 0.0  # event loop time of the first of these failures
+    has_answered: bool = False  # True if the origin ever sent a complete response
+    asker: Request | None = None  # the request that needs the rules now, or needed them last
+    has_warned: bool = False  # True if a warning about an incomplete lookup was logged
 
     def __init__(self) -> None:
-        self.rules: RobotsFile | None = None
-        self.verdict: str | None = None
-        self.failure: DownloadError | None = None
-        self.expires_at: float = 0.0
-        self.failures: int = 0
-        self.failing_since: float = 0.0
-        self.has_answered: bool = False
-        self.asker: Request | None = None
-        self.has_warned: bool = False
-        self.tried: list[Route] = []
+        self.tried: list[Route] = []  # routes of the attempts since robots.txt was last read
+
+    def decide(self, verdict: str | None, failure: DownloadError | None, expires_at: float) -> None:
+        """Begin a time with rules, or with a verdict."""
+        self.verdict, self.failure, self.expires_at = verdict, failure, expires_at
+        self.asker, self.failures = None, 0
+        self.tried.clear()
+
+
+def end_unread(attempt: Attempt) -> None:
+    """End a direct fetch that is not pending, because the robots.txt of its origin can't be read."""
+    request = attempt.request
+    error = DownloadError("robots.txt could not be read", url=request.url, method=request.method)
+    attempt.options.waiter.deliver(Outcome(request, error=error))
+
+
+class PackedBody:
+    """A sink that stores a long robots.txt compressed, because many may wait to be parsed at the same time."""
+
+    memory_bytes = 16_384
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a new body."""
+        self._packed: list[bytes] = []
+        self.size_bytes: int = 0
+
+    async def write(self, pieces: Sequence[bytes]) -> None:
+        """Append chunks of the body. Always a checkpoint."""
+        for piece in pieces:
+            self._packed.append(zlib.compress(piece, 1))  # separately, because a compressor takes 268 kB
+            self.size_bytes += len(piece)
+        await trio.lowlevel.checkpoint()
+
+    async def discard(self) -> None:
+        """Forget the body. Always a checkpoint."""
+        self.begin()
+        await trio.lowlevel.checkpoint()
+
+    def open(self) -> BinaryIO:
+        """Return the whole body as a file in memory."""
+        return BytesIO(b"".join(map(zlib.decompress, self._packed)))
+
+
+class RobotsWaiter:
+    """Waits for one robots.txt, and parses it before the place of its request is released.
+
+    A site with many hosts could send files faster than they are parsed, so places bound the number of waiting files.
+    """
+
+    def __init__(
+        self, parse: Callable[[Response], Awaitable[RobotsFile]], heard: Callable[[Outcome, RobotsFile | None], None]
+    ) -> None:
+        self._parse = parse
+        self._heard = heard
+        self._read: tuple[Response, RobotsFile] | None = None
+        self.attempt: Attempt | None = None
+        self.parent: Attempt | None = None
+
+    async def read(self, response: Response | None) -> None:
+        """Parse a received file. A checkpoint if it is long."""
+        if response is not None:
+            self._read = response, await self._parse(response)
+
+    def deliver(self, outcome: Outcome) -> None:
+        """Process the outcome. A middleware may have replaced the response."""
+        read, self._read, self.attempt = self._read, None, None
+        self._heard(outcome, read[1] if read is not None and read[0] is outcome.response else None)
 
 
 class RobotsGates:
@@ -127,15 +166,13 @@ class RobotsGates:
         context: The settings of robots.txt, the statistics and the state.
         throttle: Receives each Crawl-delay.
         scheduler: Contains the gates.
-        answers: Stores responses, and contains the responses of earlier runs of the job; None: there is no job.
+        answers: Stores responses, and contains the responses of earlier runs of the job.
 
     Attributes:
         steps: Steps of lookups in rules since other tasks could last run.
     """
 
-    def __init__(
-        self, context: CrawlContext, throttle: Throttle, scheduler: Scheduler, answers: RobotsCache | None
-    ) -> None:
+    def __init__(self, context: CrawlContext, throttle: Throttle, scheduler: Scheduler, answers: RobotsCache) -> None:
         self._settings = context.values.robots
         self._user_agent = context.values.user_agent
         self._give_up_after = context.values.throttling.backoff_give_up_after
@@ -157,8 +194,8 @@ class RobotsGates:
     def origin_of(self, request: Request) -> str:
         """Return the origin whose gate a request waits for; empty if robots.txt is not obeyed.
 
-        In a job that several processes share, the origin is then returned without its scheme, and has no gate. The host
-        still decides which process owns the lane, whatever other scopes the request has.
+        In a shared job it is then the origin without its scheme, which has no gate: the host still decides which
+        process owns the lane, whatever other scopes the request has.
         """
         if not self._settings.robotstxt_obey or request.meta_get("dont_obey_robotstxt"):
             return origin_of(request.url).partition(":")[2] if self._is_shared else ""
@@ -189,12 +226,7 @@ class RobotsGates:
         return bool(origin) and not origin.startswith("//")
 
     def ensure(self, origin: str, request: Request) -> None:
-        """Close the gate of an origin and schedule its robots.txt, unless it has no gate or its rules are valid.
-
-        Args:
-            origin: The origin, as returned by :meth:`origin_of`.
-            request: The request that needs its rules.
-        """
+        """Close the gate of an origin and request its robots.txt for ``request``, unless its rules are valid."""
         if not self.has_gate(origin):
             return
         known = self._origins.get(origin)
@@ -202,11 +234,9 @@ class RobotsGates:
             if len(self._origins) >= self._most:
                 self._forget()
             known = self._origins[origin] = _Origin()
-        # 0.0 means that robots.txt is being requested.
         elif known.expires_at > trio.current_time() or known.expires_at == 0.0:
             return
-        else:
-            known.expires_at = 0.0
+        known.expires_at = 0.0
         known.asker = request
         self._scheduler.close_gate(origin)
         self._unasked[origin] = 0.0
@@ -253,9 +283,8 @@ class RobotsGates:
             if origin not in needed and self._bytes > MAX_RULES_BYTES * 3 // 4 and self._origins[origin].expires_at:
                 self._drop(origin)
         for size, origin in by_size:
-            known = self._origins.get(origin)
-            if known is not None and self._bytes > MAX_RULES_BYTES:
-                self._close(origin, known, size)
+            if origin in self._origins and self._bytes > MAX_RULES_BYTES:
+                self._close(origin, self._origins[origin], size)
 
     def _close(self, origin: str, known: _Origin, size: int) -> None:
         """Replace the rules of an origin by a verdict, because the rules of all origins take too much memory."""
@@ -380,12 +409,8 @@ class RobotsGates:
         return None if known is None else known.failure
 
     def recall(self, origin: str) -> Generator[None, None, bool]:
-        """Apply the response that an earlier run stored, and open the gate. Yields after each step.
-
-        Returns:
-            True as the generator's value if robots.txt need not be requested.
-        """
-        answer = None if self._answers is None else self._answers.get(origin, trio.current_time())
+        """Apply the response of an earlier run, and open the gate. Returns True if robots.txt need not be requested."""
+        answer = self._answers.get(origin, trio.current_time())
         if answer is not None:
             rules = yield from RobotsFile.parse_in_steps(
                 answer.status, answer.body, self._user_agent, settings=self._settings
@@ -402,9 +427,7 @@ class RobotsGates:
 
     def _obey(self, origin: str, known: _Origin, rules: RobotsFile, expires_at: float) -> None:
         self._take_rules(known, rules)
-        known.verdict, known.failure, known.asker, known.failures = None, None, None, 0
-        known.tried.clear()
-        known.expires_at = expires_at
+        known.decide(None, None, expires_at)
         delay = rules.crawl_delay or 0.0
         self._throttle.robots_delay(host_scope(f"{origin}/"), delay, trio.current_time(), origin=origin)
         self._make_room()
@@ -421,7 +444,7 @@ class RobotsGates:
         rules = yield from RobotsFile.parse_in_steps(
             response.status, body, self._user_agent, failures=failures, settings=self._settings
         )
-        if self._answers is not None and not rules.is_unreachable:
+        if not rules.is_unreachable:
             self._answers.store(origin, response.status, body, trio.current_time() + rules.expires_after)
         return rules
 
@@ -487,16 +510,12 @@ class RobotsGates:
     ) -> None:
         logger.error("%s: its robots.txt could not be read (%s): what waits for it ends", origin, _cause(outcome))
         self._take_rules(known, None)
-        known.verdict, known.asker, known.failures = verdict, None, 0
-        known.tried.clear()
         error, words = outcome.error, "robots.txt could not be read"
-        # The host does not exist, so it is not reported as given up.
-        if never_connected and isinstance(error, DownloadError):
-            known.failure = type(error)(f"{words}: {error.cause}")
-            known.failure.__cause__ = error
-        else:
-            known.failure = give_up_error(words, outcome.response, error)
-        known.expires_at = trio.current_time() + VERDICT_AGE
+        failure: DownloadError = give_up_error(words, outcome.response, error)
+        if never_connected and isinstance(error, DownloadError):  # the host does not exist, so it was not given up
+            failure = type(error)(f"{words}: {error.cause}")
+            failure.__cause__ = error
+        known.decide(verdict, failure, trio.current_time() + VERDICT_AGE)
         self._open(origin)
 
     def _open(self, origin: str) -> None:
