@@ -9,12 +9,11 @@ Theory of operation. Every request, from any source, gets its scopes, its origin
     what the middleware hands to the wire ──► objection: not what was granted? another one ◄─┘
 
 A middleware sees a request only when it is granted, and may change it: another host, another session, a proxy that has
-a scope of a manager. So each request is compared with its attempt before it is sent (:meth:`Admission.objection`).
-If it needs other scopes, or an origin whose robots.txt is not read, it is not sent. It is queued again with its new
-scopes, and its middleware sees it again when these scopes allow it. A request that goes elsewhere each time (to a
-random mirror) would never match its attempt. From the second time on it is therefore charged to all scopes that it has
-needed so far, and sent when each of them allows it. If it keeps needing new scopes (a new subdomain each time), it ends
-with an error.
+a scope of a manager. So each request is compared with its attempt before it is sent (:meth:`Admission.objection`). If
+it needs other scopes, or an origin whose robots.txt is not read, it is queued again with these, and its middleware sees
+it again. A request that goes elsewhere each time (to a random mirror) would never match its attempt. From the second
+time on it is therefore charged to all scopes that it has needed so far. If it keeps needing new ones, it ends with an
+error.
 
 The seen mark is set before the scopes are named, because a manager's ``get_scopes`` may await: if two tasks find the
 same link at once, only one may push it. If the request is not stored after all, its mark is removed.
@@ -81,17 +80,8 @@ class Requirements(NamedTuple):
 class Admission:
     """Accepts the requests of one crawl.
 
-    Args:
-        context: The frontier, which stores seen marks, the rules, statistics, events and state.
-        throttle: Names the scopes of requests.
-        gates: Names origins, and closes the gates of origins whose robots.txt is not read.
-        scheduler: Holds waiting requests.
-        cache_lookup: Takes requests whose response is stored.
-        limits: The page limits of the crawl.
-
     Attributes:
-        is_foreign: Returns True if another process of the job must send a request with these scopes; None if there is
-            none.
+        is_foreign: Returns True if another process of the job must send a request with these scopes.
 
     Raises:
         UsageError: If an allowed domain of the spider is not a domain.
@@ -129,7 +119,8 @@ class Admission:
         self._limits = limits
         self._found_at = -math.inf
         self._restored_at = -math.inf
-        self.is_foreign: Callable[[Request, ScopeAmounts], bool] | None = None
+        self._is_shared = context.open_job.is_shared
+        self.is_foreign: Callable[[Request, ScopeAmounts], bool] = _is_never
 
     @property
     def never_waits(self) -> bool:
@@ -148,24 +139,18 @@ class Admission:
     async def _requirements_of(
         self, request: Request, before: ScopeAmounts | None = None, *, has_tab: bool = False
     ) -> Requirements:
-        """Return the scopes and the origin that an admitted request needs.
+        """Return the scopes and the origin that an admitted request needs. A checkpoint only if a call has to wait.
 
-        All requests get their scopes here: pages, redirects, retries, direct fetches and robots.txt. The exception is a
-        request that a middleware changes. :meth:`objection` checks it, and it may also keep the scopes of its attempt.
-        :class:`~trawl.throttling.scope_resolver.ScopeResolver` has the rule itself (meta, manager, host). A checkpoint
-        only if a call has to wait.
+        All requests get their scopes here. The exception is a request that a middleware changes (:meth:`objection`).
+        :class:`~trawl.throttling.scope_resolver.ScopeResolver` has the rule itself (meta, manager, host). Raises any
+        error of a user's manager, and TypeError or ValueError if meta or manager name no valid scopes.
 
         Args:
             request: The request.
-            before: The scopes of the request that it replaces. If the scopes are equal, the request is not new to them,
-                so it is affected if they were given up since. None: it replaces no request.
-            has_tab: Whether its page gets a tab of the browser at once. It is noted, because a copy of a request has
-                the notes of that request.
-
-        Raises:
-            Exception: Any error of a user's manager.
-            TypeError: If meta ``throttling_scopes`` or the manager's return value is not a set of scopes.
-            ValueError: If an id is empty or an amount is negative.
+            before: The scopes of the request that it replaces. If they are equal, it is not new to them, so it is
+                affected if they were given up since. None: it replaces none.
+            has_tab: Whether its page gets a tab of the browser at once. A copy has the notes of its request, so it is
+                noted.
         """
         if notes_of(request).has_tab is not has_tab:
             note(request, has_tab=has_tab)
@@ -217,11 +202,17 @@ class Admission:
                 self._tell_repeated(compress(admitted, map(not_, fresh)))
         records = []
         for request, mark in compress(zip(admitted, marks, strict=True), fresh):
-            record = await self._found(request, mark, source)
-            if record is not None:
-                records.append(record)
-                if RequestScheduled in self._events.wanted:  # checked here too, because most crawls have no receiver
-                    self.tell_scheduled(request)
+            if request.placeholder:
+                self._warn_of_placeholder(request, source)
+            record = await self._record_of(request, mark, source)
+            if isinstance(record, str):
+                self._stats.inc(record)
+                if mark is not None:
+                    await self._frontier.disclaim([mark])
+                continue
+            records.append(record)
+            if RequestScheduled in self._events.wanted:  # checked here too, because most crawls have no receiver
+                self.tell_scheduled(request)
         return records
 
     def tell_scheduled(self, request: Request) -> None:
@@ -251,7 +242,7 @@ class Admission:
         """Make the scheduler's attempt for a leased record, and load the robots.txt of its origin if needed."""
         # Restored records, and records from other processes, were not resolved in this run. Some scopes are known as
         # hosts only once a request was resolved.
-        if self.is_foreign is not None or (self._restored_at > -math.inf and self._is_restored(record)):
+        if self._is_shared or (self._restored_at > -math.inf and self._is_restored(record)):
             self._throttle.resolver.of_nowait(record.request)
             self._rules.hear_vouched(record.request)
             forget_chosen(record.request)
@@ -268,8 +259,8 @@ class Admission:
     async def successor(self, attempt: Attempt, then: Replace) -> Record | str:
         """Make the record that replaces a page, or return the reason why the page ends here.
 
-        A new target (a redirect's) is checked against the rules. It ends as a duplicate if it was seen before, except
-        in its own redirect chain, because a page that sets a cookie and redirects to itself is not a loop yet.
+        A new target is checked against the rules. It ends as a duplicate if it was seen before, except in its own
+        redirect chain, because a page that sets a cookie and redirects to itself is not a loop yet.
         """
         lease, request = attempt.options.lease, then.request
         diverted = attempt.task.diverted if request is attempt.request else None
@@ -285,41 +276,62 @@ class Admission:
                 return "dupefilter_filtered"
         # A redirect is not a link, so its target has the same depth as the page that it replaces.
         request.depth = lease.request.depth
+        record = await self._record_of(request, mark, None, then, lease.scopes, diverted)
+        if isinstance(record, str) and is_claimed and mark is not None:  # so another page may find the target again
+            await self._frontier.disclaim([mark])
+        return record
+
+    async def _record_of(
+        self,
+        request: Request,
+        mark: bytes | None,
+        source: Response | None,
+        then: Replace | None = None,
+        before: ScopeAmounts | None = None,
+        diverted: Requirements | None = None,
+    ) -> Record | str:
+        """Return the record of an accepted request whose seen ``mark`` is set, or the reason why it can't be stored.
+
+        The other arguments belong to a request that replaces another one: why, and the scopes of the other one.
+        """
         try:
-            self._prepare(request, None)
+            self._prepare(request, source)
             # The delay in the meta of a retry was already applied.
-            until = not_before(request) if then.is_new_target else 0.0
-            needs = diverted or await self._requirements_of(request, lease.scopes)
+            until = not_before(request) if then is None or then.is_new_target else 0.0
+            scopes, origin, _ = diverted or await self._requirements_of(request, before)
         except Exception:
             logger.exception("%r is dropped: its meta, or the manager, names no right scopes or delay", request)
-            reason = "scope_errors"
+            return "scope_errors"
+        now = trio.current_time()
+        if then is not None and then.delay:
+            until = max(until, now + then.delay)
+        amounts = amounts_of(scopes)
+        if amounts or diverted is not None:
+            share = next((amount for amount in amounts if amount is not None), 0.0)  # the larger share goes first
+            record = Record(request, scopes, origin, mark, until, share, amounts, is_diverted=diverted is not None)
         else:
-            if then.delay:
-                until = max(until, trio.current_time() + then.delay)
-            record = self._record(request, needs, mark, until, is_diverted=diverted is not None)
-            if self._can_be_stored(record):
-                return record
-            reason = "unstorable_requests"
-        # The target is not stored, so another page may find it again.
-        if is_claimed and mark is not None:
-            await self._frontier.disclaim([mark])
-        return reason
+            record = Record(request, scopes, origin, mark, until)
+        if now - self._found_at > FOUND_TO:
+            self._found_at = now
+        record.found_at = self._found_at
+        if self._is_durable:  # a run that does not read start() may send it
+            self._rules.note_vouched(request, is_shared=self._is_shared)
+            refusal = self._frontier.refusal(record)
+            if refusal is not None:
+                logger.error("%r is dropped, because the job can't store it: %s", request, refusal)
+                return "unstorable_requests"
+        return record
 
     # -- direct fetches and robots.txt
 
     async def direct_attempt(
         self, request: Request, waiter: Waiter, *, passes_gate: bool = False, replaces: Attempt | None = None
     ) -> Attempt:
-        """Return the scheduler's attempt for a request that never enters the frontier.
+        """Return the scheduler's attempt for a request that never enters the frontier, whose ``waiter`` receives its
+        outcome.
 
-        Args:
-            request: The request.
-            waiter: Receives its outcome.
-            passes_gate: True for robots.txt, which waits at no gate.
-            replaces: The attempt that it replaces after a redirect or for a retry; None: none.
-
-        Raises:
-            Exception: Any error of a user's manager that names the scopes.
+        Raises any error of a user's manager that names the scopes. Robots.txt ``passes_gate``, so it waits at none. A
+        redirect or a retry ``replaces`` an attempt.
         """
         self._prepare(request, None)
         is_same = replaces is not None and request is replaces.request
@@ -342,12 +354,8 @@ class Admission:
         )
 
     def check_ours(self, request: Request, scopes: ScopeAmounts) -> None:
-        """Check that this process may send a direct fetch, which can't be passed to another process.
-
-        Raises:
-            IgnoreRequest: If another process of the same job sends to its host.
-        """
-        if self.is_foreign is not None and self.is_foreign(request, scopes):
+        """Raise IgnoreRequest for a direct fetch to the host of another process, to which it can't be passed."""
+        if self.is_foreign(request, scopes):
             raise IgnoreRequest(
                 f"{request!r}: another process of this job sends to its host, and only that one knows when it may:"
                 " yield the request from a callback, so that it goes there, or declare the host's scope as"
@@ -403,14 +411,13 @@ class Admission:
     def is_in_doubt(self, attempt: Attempt, request: Request) -> bool:
         """Return True if ``request``, which is about to be sent, may need more than its attempt covers.
 
-        This is so if the middleware has changed it, if it was rerouted before, so that robots.txt was not checked for
-        it, or if an earlier run accepted it, perhaps with other settings.
+        Either the middleware has changed it, or it was rerouted, so that robots.txt was not checked for it, or an
+        earlier run accepted it, perhaps with other settings.
         """
         options = attempt.options
         if options.is_diverted or attempt.task.differs_from(request):
             return True
-        has_restored = self._restored_at > -math.inf
-        return has_restored and options.lease is not None and self._is_restored(options.lease)
+        return self._restored_at > -math.inf and options.lease is not None and self._is_restored(options.lease)
 
     def _is_restored(self, record: Record) -> bool:
         return record.found_at is None or record.found_at <= self._restored_at
@@ -418,7 +425,7 @@ class Admission:
     async def objection(self, attempt: Attempt, request: Request) -> Outcome | None:
         """Return the outcome of an attempt that does not cover ``request``, which is about to be sent; None if it does.
 
-        A checkpoint only if a user's manager must be called and waits. The attempt keeps its places during the wait.
+        A checkpoint only if a user's manager waits. The attempt keeps its places meanwhile.
         """
         task: RequestTask = attempt.task
         options = attempt.options
@@ -484,10 +491,7 @@ class Admission:
     # -- inside
 
     async def _claimed(self, marks: Sequence[bytes | None]) -> list[bool]:
-        """Set the seen marks. Return True for new marks and for None, and False for empty ones, which were seen before.
-
-        A checkpoint only if the frontier waits.
-        """
+        """Set the seen marks. Returns True for new ones and None, False for seen and empty ones. May be a checkpoint."""
         claimed = [mark for mark in marks if mark]
         fresh = await self._frontier.claim_many(claimed) if claimed else []
         if len(claimed) == len(marks):
@@ -498,8 +502,8 @@ class Admission:
     def _unfiltered_mark(self, request: Request, is_start: bool) -> bytes | None:
         """Return None, the mark of a request that is sent each time it is found.
 
-        Start URLs without filter are such requests. With a job they still get a mark, from their number among equal
-        URLs, because a ``start()`` that was interrupted is read again and yields them again.
+        With a job, start URLs without filter get a mark from their number among equal URLs, because a ``start()`` that
+        was interrupted is read again and yields them again.
         """
         if not (is_start and self._is_durable and request.is_start_url):
             return None
@@ -520,56 +524,11 @@ class Admission:
         words = '%r%s: its URL has {%s} in it: put an f before the string, f"...{%s}...", to have the value there'
         logger.warning(words, request, where, name, name)
 
-    async def _found(self, request: Request, mark: bytes | None, source: Response | None) -> Record | None:
-        """Return the record of an accepted request whose seen ``mark`` is set; None if it can't be stored."""
-        if request.placeholder:
-            self._warn_of_placeholder(request, source)
-        try:
-            self._prepare(request, source)
-            until = not_before(request)
-            needs = await self._requirements_of(request)
-        except Exception:
-            logger.exception("%r is dropped: its meta, or the manager, names no right scopes or delay", request)
-            self._stats.inc("scope_errors")
-        else:
-            record = self._record(request, needs, mark, until)
-            if self._can_be_stored(record):
-                return record
-            self._stats.inc("unstorable_requests")
-        if mark is not None:
-            await self._frontier.disclaim([mark])
-        return None
-
     def _may_loop(self, mark: bytes, request: Request) -> bool:
         """Return True if loops are followed and ``mark`` belongs to a URL in the redirect chain of ``request``."""
         if not mark or not self._follows_loops:
             return False
         return any(self._mark(request.replace(url=url)) == mark for url in request.meta_get("redirect_urls", ()))
-
-    def _record(
-        self, request: Request, needs: Requirements, mark: bytes | None, until: float, *, is_diverted: bool = False
-    ) -> Record:
-        scopes, origin, _ = needs
-        if self._is_durable:  # a run that does not read start() may send it
-            self._rules.note_vouched(request, is_shared=self.is_foreign is not None)
-        amounts = amounts_of(scopes)
-        if amounts or is_diverted:
-            share = next((amount for amount in amounts if amount is not None), 0.0)  # the larger share goes first
-            record = Record(request, scopes, origin, mark, until, share, amounts, is_diverted=is_diverted)
-        else:
-            record = Record(request, scopes, origin, mark, until)
-        now = trio.current_time()
-        if now - self._found_at > FOUND_TO:
-            self._found_at = now
-        record.found_at = self._found_at
-        return record
-
-    def _can_be_stored(self, record: Record) -> bool:
-        """Return True if the job can store a request; otherwise log the reason. Always True without a job."""
-        reason = self._frontier.refusal(record) if self._is_durable else None
-        if reason is not None:
-            logger.error("%r is dropped, because the job can't store it: %s", record.request, reason)
-        return reason is None
 
     def _dropped(self, request: Request, reason: str) -> None:
         self._stats.inc(reason)
@@ -582,9 +541,7 @@ class Admission:
 def not_before(request: Request) -> float:
     """Return the earliest event loop time that meta ``delay`` (seconds from now) allows; 0.0 without a delay.
 
-    Raises:
-        ValueError: If the delay is not a number of seconds, or is infinite.
-        TypeError: If the delay is not convertible to a number.
+    Raises ValueError or TypeError if the delay is not a finite number of seconds.
     """
     delay = request.meta_get("delay")
     if not delay:
@@ -599,6 +556,10 @@ def _never_the_same(request: Request) -> IgnoreRequest:
         f"{request!r}: its middleware sends it to another place at each turn: choose once, and keep the choice in"
         " request.meta"
     )
+
+
+def _is_never(request: Request, scopes: ScopeAmounts) -> bool:
+    return False
 
 
 def _counted(amount: float | None) -> float:

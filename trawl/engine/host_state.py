@@ -102,9 +102,8 @@ class HostState:
             now: The event loop time.
             asks_given_up: True if requests to hosts that were given up may be sent, because this is another run.
         """
-        session, was_killed = self._session, self._job.was_killed
-        parts: Iterable[Part] = [None] if session is None else sorted(session.parts.owned)
-        is_shared = session is not None and not session.is_alone
+        was_killed, is_shared = self._job.was_killed, not self._job.is_alone
+        parts: Iterable[Part] = [None] if self._session is None else sorted(self._session.parts.owned)
         for part in parts:
             kept = self._kept(part)
             self._take_up(part, kept, now, is_unclean=was_killed, is_shared=is_shared, asks_given_up=asks_given_up)

@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager, closing
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import msgspec
@@ -55,7 +55,6 @@ from trawl.frontier.sections import (
 )
 from trawl.http import Request
 from trawl.observe import Stats
-from trawl.robots import RobotsCache
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
@@ -89,22 +88,21 @@ class JobState(NoJobState):
         host_state: The knowledge of hosts.
     """
 
-    def __init__(self, context: CrawlContext, throttle: Throttle) -> None:
+    def __init__(self, opened: OpenJob, context: CrawlContext, throttle: Throttle) -> None:
         super().__init__()
-        opened: Any = context.open_job
-        self._job: Job = opened.job
-        self._info: JobInfo = opened.info
-        self._keeps_given_up = context.open_job.keeps_given_up
-        self._deaths: CallbackDeaths = opened.deaths
+        self._job = opened.job
+        self._info = opened.info
+        self._keeps_given_up = opened.keeps_given_up
+        self._deaths = opened.deaths
         jars, max_age = context.middleware_stack.jars, context.values.robots.robotstxt_max_age
         self.host_state: HostState = HostState(self._job, throttle, jars, context.wall, max_age)
+        self.robots = self.host_state.robots
         self._statistics = statistics_section(self._job)
         self._stats = context.stats
         self._wall = context.wall
         self._throttle = throttle
         self._timer = WriteTimer()
         self._elapsed = 0.0
-        self._began_at = 0.0
         self._has_begun = False
         self._asked = trio.Event()
         self._is_raising = False
@@ -112,11 +110,10 @@ class JobState(NoJobState):
 
     def restore(self) -> None:
         """Restore the state that the last run stored. Unreadable values are skipped with a warning."""
-        now = self._began_at = trio.current_time()
+        now = self._started_at = trio.current_time()
         self._has_begun = True
         job = self._job
-        # A process that joins others is part of their run.
-        is_new = job.session is None or job.session.is_alone or not self._info.runs
+        is_new = job.is_alone or not self._info.runs  # a process that joins others is part of their run
         self._note(runs=self._info.runs + is_new, reason="")
         statistics = self._earlier_statistics()
         elapsed = statistics.pop("elapsed_seconds", 0.0)
@@ -136,7 +133,7 @@ class JobState(NoJobState):
     def _earlier_statistics(self) -> dict[str, int | float | str | bool | None]:
         """Take over the statistics of sessions that have ended, unless other sessions still run."""
         job, own = self._job, self._statistics.name
-        if job.session is not None and not job.session.is_alone:
+        if not job.is_alone:
             return {}
         found = statistics_so_far(job)
         for name in [name for name in job.kept if name.startswith(STATISTICS.name) and name != own]:
@@ -146,12 +143,11 @@ class JobState(NoJobState):
     @property
     def elapsed(self) -> float:
         """Seconds that all runs of the job have taken together."""
-        return self._elapsed + trio.current_time() - self._began_at
+        return self._elapsed + super().elapsed
 
     def save(self) -> None:
         """Store the state that belongs to a transaction. Called before each transaction."""
-        self._stats.set("elapsed_seconds", self.elapsed)
-        self._statistics.keep(self._job, self._stats.storable())
+        self._keep_statistics()
         self.host_state.keep_pages()
         now = trio.current_time()
         was_raised, self._is_raising = self._is_raising, False
@@ -193,13 +189,12 @@ class JobState(NoJobState):
     def _ask(self) -> None:
         self._asked.set()
 
+    def _keep_statistics(self) -> None:
+        self._stats.set("elapsed_seconds", self.elapsed)
+        self._statistics.keep(self._job, self._stats.storable())
+
     def _keep_ahead(self) -> None:
         self.host_state.keep_ahead(self._allowances.ahead(), self._wall.to_epoch(self._allowances.promised_until))
-
-    @property
-    def robots(self) -> RobotsCache:
-        """The stored responses to requests for robots.txt."""
-        return self.host_state.robots
 
     @property
     def is_over(self) -> bool:
@@ -228,8 +223,7 @@ class JobState(NoJobState):
         if not self._has_begun:
             return
         self._stats.set("finish_reason", reason)
-        self._stats.set("elapsed_seconds", self.elapsed)
-        self._statistics.keep(self._job, self._stats.storable())
+        self._keep_statistics()
         self._keep_host_state(is_last=True)
         self._job.was_killed = False
         # The closing transaction calls save() again, which must not store this state as if another one followed.
@@ -281,9 +275,10 @@ class OpenJob(NoJob):
         """Return the tasks that communicate with observers of the job; none if no observer could reach it."""
         from trawl.engine import status, steering  # noqa: PLC0415
 
-        session, listen, tasks = self.session, steering.listen, (status.report_status, steering.follow_store)
-        if session is not None:
-            return [contained_watcher(partial(each, session), each) for each in tasks]
+        listen = steering.listen
+        if self.session is not None:
+            tasks = (status.report_status, steering.follow_store)
+            return [contained_watcher(partial(each, self.session), each) for each in tasks]
         has_socket = not is_simulated and hasattr(socket, "AF_UNIX")  # nobody could reach it in virtual time
         return [contained_watcher(partial(listen, Path(self.job.name)), listen)] if has_socket else []
 
@@ -323,7 +318,7 @@ class OpenJob(NoJob):
 
     def make_state(self, context: CrawlContext, throttle: Throttle) -> JobState:
         """Make the object that stores the crawl's state in the job."""
-        return JobState(context, throttle)
+        return JobState(self, context, throttle)
 
     def make_items(self, context: CrawlContext, processor: Processor, limit: ItemLimit | None) -> JobItems:
         """Make the object that puts the items of callbacks into the outbox."""
@@ -475,7 +470,7 @@ def _tell(job: Job, info: JobInfo, pending: int, *, goes_on: bool) -> None:
     if job.is_new:
         logger.info("job %s: new", job.name)
         return
-    if job.session is not None and not job.session.is_alone:
+    if not job.is_alone:
         logger.info("job %s: other processes work on it, and this one takes its share", job.name)
         return
     waiting = job.outbox_end - job.outbox_start

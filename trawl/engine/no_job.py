@@ -96,6 +96,11 @@ class NoJob:
     deaths: NoDeaths = attrs.field(factory=NoDeaths)
     lease: SessionLease | EndlessLease = attrs.field(factory=EndlessLease)
 
+    @property
+    def is_shared(self) -> bool:
+        """True if other processes can work on the job."""
+        return self.session is not None
+
     def watchers(self, *, is_simulated: bool) -> list[Watcher]:
         """Return the tasks that communicate with observers of the job."""
         return []
@@ -131,10 +136,8 @@ class NoJob:
 
     def make_items(self, context: CrawlContext, processor: Processor, limit: ItemLimit | None) -> ItemSender | JobItems:
         """Make the object that takes the items of callbacks."""
-        receivers, events = context.output.receivers, context.events
-        return ItemSender(
-            processor, context.spider, receivers, context.output.collected, context.stats, limit, events=events
-        )
+        output, stats, events = context.output, context.stats, context.events
+        return ItemSender(processor, context.spider, output.receivers, output.collected, stats, limit, events=events)
 
     def worker_class(self, plain: type[Worker]) -> Callable[..., Worker]:
         """Return the class of the worker: ``plain``."""
@@ -157,15 +160,15 @@ class _NoRobots(RobotsCache):
 
 
 class NoJobState:
-    """The state of a crawl without a job, which is not stored."""
+    """The state of a crawl without a job, which is not stored.
+
+    Attributes:
+        robots: The stored robots.txt responses.
+    """
 
     def __init__(self) -> None:
+        self.robots: RobotsCache = _NoRobots()
         self._started_at = trio.current_time()
-
-    @property
-    def robots(self) -> RobotsCache:
-        """The stored robots.txt responses."""
-        return _NoRobots()
 
     @property
     def elapsed(self) -> float:

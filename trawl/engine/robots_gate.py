@@ -176,7 +176,7 @@ class RobotsGates:
         self._settings = context.values.robots
         self._user_agent = context.values.user_agent
         self._give_up_after = context.values.throttling.backoff_give_up_after
-        self._is_shared = context.open_job.session is not None
+        self._is_shared = context.open_job.is_shared
         self._stats = context.stats
         self._state = context.state
         self._throttle = throttle

@@ -164,7 +164,7 @@ class OutboxWriter:
     def acknowledged(self, count: int, withheld: int = 0) -> None:
         """Record that an acknowledgement has added ``count`` items, the last ``withheld`` of them for a later run."""
         self._expected += count
-        self._until += count - (0 if self._is_shared else withheld)
+        self._until += count - (withheld if self._job.is_alone else 0)
         if self._until < self._expected:
             WITHHELD.keep(self._job, self._until)
         self._wakeup.add(is_urgent=self.is_behind)
@@ -174,11 +174,6 @@ class OutboxWriter:
         self._until = max(self._until, end)
         self._expected = max(self._expected, end)
         self._wakeup.add(is_urgent=self.is_behind)
-
-    @property
-    def _is_shared(self) -> bool:
-        session = self._job.session
-        return session is not None and not session.is_alone
 
     @property
     def is_behind(self) -> bool:
@@ -236,7 +231,7 @@ class OutboxWriter:
             await self._feeds.aclose()  # noqa: ASYNC102 - shielded and limited
 
     async def _copy(self) -> None:
-        if self._is_shared and not self._is_idle:
+        if not self._job.is_alone and not self._is_idle:
             # The response to this step contains the position of the last item of all processes.
             await self._job.commit()
             self._expected = self._until = self._job.outbox_end

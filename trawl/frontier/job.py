@@ -437,6 +437,11 @@ class Job:
         return self.outbox.start
 
     @property
+    def is_alone(self) -> bool:
+        """Whether no other process is known to work on the job now."""
+        return self.session is None or self.session.is_alone
+
+    @property
     def is_lease_lost(self) -> bool:
         """Whether other processes own the job now, because a callback blocked this process for too long."""
         return False

@@ -634,7 +634,7 @@ class JobFrontier:
     def _tell(self) -> None:
         """Save the number of leases and the oldest lease with each step, for :mod:`trawl.frontier.inspect`."""
         told = b""
-        if self._leased and (self._job.session is None or self._job.session.is_alone):
+        if self._leased and self._job.is_alone:
             order, (_, since, _) = next(iter(self._leased.items()))
             told = msgspec.msgpack.encode((len(self._leased), order, since))
         if told != self._told:
