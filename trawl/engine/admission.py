@@ -327,11 +327,10 @@ class Admission:
     async def direct_attempt(
         self, request: Request, waiter: Waiter, *, passes_gate: bool = False, replaces: Attempt | None = None
     ) -> Attempt:
-        """Return the scheduler's attempt for a request that never enters the frontier, whose ``waiter`` receives its
-        outcome.
+        """Return the scheduler's attempt for a request that never enters the frontier.
 
-        Raises any error of a user's manager that names the scopes. Robots.txt ``passes_gate``, so it waits at none. A
-        redirect or a retry ``replaces`` an attempt.
+        Its ``waiter`` receives the outcome. Robots.txt ``passes_gate``, so it waits at none. A redirect or a retry
+        ``replaces`` an attempt. Raises any error of a user's manager that names the scopes.
         """
         self._prepare(request, None)
         is_same = replaces is not None and request is replaces.request
@@ -491,7 +490,7 @@ class Admission:
     # -- inside
 
     async def _claimed(self, marks: Sequence[bytes | None]) -> list[bool]:
-        """Set the seen marks. Returns True for new ones and None, False for seen and empty ones. May be a checkpoint."""
+        """Set the seen marks. Returns True for new ones and None, False for seen and empty ones. May wait."""
         claimed = [mark for mark in marks if mark]
         fresh = await self._frontier.claim_many(claimed) if claimed else []
         if len(claimed) == len(marks):
