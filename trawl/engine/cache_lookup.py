@@ -1,11 +1,10 @@
 """Requests that need no send: the cache is searched before they enter a lane.
 
 A cached response costs the server nothing, so it takes no place, waits for no scope and needs no robots.txt. The crawl
-must know this before the request enters a lane, where it would wait behind other requests. A lookup takes time, so it
-must happen while the request holds nothing. :class:`CacheLookup` is called before an attempt goes to the scheduler:
-by :class:`~trawl.scheduler.Prefetcher`, and for redirects, retries and direct fetches. Requests with a stored response
-stay here until the dispatcher starts them, a bounded number at a time. Their tasks run the middleware as usual, but the
-stored response replaces the send.
+must know this before the request enters a lane, where it would wait behind other requests. So :class:`CacheLookup` is
+called before an attempt goes to the scheduler: by :class:`~trawl.scheduler.Prefetcher`, and for redirects, retries and
+direct fetches. Requests with a stored response stay here until the dispatcher starts them, a bounded number at a time.
+Their tasks run the middleware as usual, but the stored response replaces the send.
 """
 
 from __future__ import annotations
@@ -64,13 +63,7 @@ class NoCache:
 
 
 class CacheLookup(NoCache):
-    """Requests whose response is in the cache.
-
-    Args:
-        cache: The cache to search.
-        limits: The limits of the crawl, which decide if another page may start.
-        state: The state of the crawl; its wakeup wakes the dispatcher.
-    """
+    """Requests whose response is in the cache."""
 
     has_cache = True
 

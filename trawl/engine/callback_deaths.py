@@ -126,9 +126,6 @@ class Turns:
 class CallbackDeaths(NoDeaths):
     """Records which callbacks run, and knows the pages whose callbacks ended a process before.
 
-    Args:
-        job: The job. It stores the number of deaths of each page.
-
     Attributes:
         counted: Number of dead processes that this process has found.
     """
@@ -147,11 +144,7 @@ class CallbackDeaths(NoDeaths):
     async def open(self, blocking: Blocking) -> None:
         """Count the deaths of earlier processes, and create the file of this one. A checkpoint.
 
-        Args:
-            blocking: Runs blocking calls.
-
-        Raises:
-            JobError: If the job can't be written, or other users may write to the folder of the file.
+        Raises JobError if the job can't be written, or other users may write to the folder of the file.
         """
         self._blocking = blocking
         try:
@@ -168,11 +161,7 @@ class CallbackDeaths(NoDeaths):
             self._file.close()
 
     async def refresh(self) -> None:
-        """Count the deaths of processes whose hosts this process has taken over. A checkpoint.
-
-        Raises:
-            JobError: If the job can't be read or written.
-        """
+        """Count the deaths of processes whose hosts this process has taken over. A checkpoint. Raises JobError."""
         await self._job.refresh()
         await self._count_left()
 
@@ -217,11 +206,10 @@ class CallbackDeaths(NoDeaths):
                 self._forget(key)
 
     async def enter(self, attempt: Attempt, place: str) -> None:
-        """Record that user code of a page starts. Waits if a suspect runs. Call :meth:`leave` at its end.
+        """Record that user code of a page starts. Waits if a suspect runs.
 
-        Args:
-            attempt: The attempt of the page. Call :meth:`end_turn` at its end.
-            place: ``callback`` or ``middleware``.
+        Call :meth:`leave` at its end, and :meth:`end_turn` at the end of its attempt. The place is ``callback`` or
+        ``middleware``.
         """
         if self._suspects or self._turns.owner is not None:
             key = key_of(attempt.options.lease)
@@ -267,9 +255,7 @@ class CallbackDeaths(NoDeaths):
     async def next_of_start(self, started: AsyncIterator[T]) -> T:
         """Return the next output of ``start()``, and record that it runs.
 
-        Raises:
-            StopAsyncIteration: If there is no other output.
-            RuntimeError: If this output has ended three processes. The next run tries again.
+        Raises RuntimeError if this output has ended three processes. The next run tries again.
         """
         key = _START + self._started.to_bytes(KEY_BYTES - len(_START), "big")
         if (deaths := self._suspects.get(key)) is not None and deaths.count >= MOST_DEATHS:

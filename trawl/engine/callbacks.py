@@ -9,9 +9,6 @@ A callback is a function, a generator, an async function or an async generator. 
 * *Its exception groups.* A nursery that is open across a ``yield`` wraps the errors it raises, together with
   ``GeneratorExit``. :func:`leaf_errors` unwraps them.
 
-Some errors of callbacks name neither the faulty line nor the fix: a missing argument, a forgotten ``await``, a
-generator that is yielded instead of its outputs, an asyncio library. :func:`advice` adds both.
-
 Requests are held until the callback has ended, and stored with its acknowledgement. If a callback yields many requests,
 they are stored while it runs (:class:`CallbackOutputs`).
 """
@@ -108,11 +105,10 @@ def frame_of(result: Any) -> FrameType | None:
 
 
 def advice(error: BaseException, callback: Callable[..., object] | None) -> str:
-    """Return advice on an error of a callback, with file and line; "" if the error explains itself.
+    """Return advice on an error that a callback raised, with file and line; "" if the error explains itself.
 
-    Args:
-        error: The error that the callback raised.
-        callback: The method or function that was called.
+    It is for errors that name neither the faulty line nor the fix: a missing argument, a forgotten ``await``, a
+    generator that is yielded instead of its outputs, an asyncio library.
     """
     frames = user_frames(error)
     if not frames and callback is not None:
@@ -192,13 +188,6 @@ class RequestStore(Protocol):
 class CallbackOutputs:
     """The outputs of one callback.
 
-    Args:
-        sender: Receives the items.
-        store: Receives requests while the callback runs, if it yields too many to hold.
-        depth: Depth of its requests, in links.
-        source: See the attribute.
-        events: Receives an event for each item.
-
     Attributes:
         source: The response that was passed to the callback.
         requests: Requests that are not stored yet. They are stored with the callback's acknowledgement.
@@ -255,11 +244,7 @@ class CallbackOutputs:
         return "" if self.source is None else self.source.url
 
     def take_nowait(self, output: object) -> bool:
-        """Take one output if that needs no waiting; returns False if it does.
-
-        Raises:
-            InvalidOutput: If the output is neither a request nor an item.
-        """
+        """Take one output if that needs no waiting; returns False if it does. Raises InvalidOutput."""
         if isinstance(output, Request):
             if len(self.requests) - self._kept >= BATCH:
                 return False
@@ -283,11 +268,7 @@ class CallbackOutputs:
         return True
 
     async def take(self, output: object) -> None:
-        """Take one output, and wait for room. Always a checkpoint.
-
-        Raises:
-            Full: If the crawl has delivered all items that its limit allows.
-        """
+        """Take one output, and wait for room. Always a checkpoint. Raises Full after the last item of the crawl."""
         await trio.lowlevel.checkpoint()
         if isinstance(output, Request):
             began_at = trio.current_time()
@@ -325,10 +306,7 @@ class CallbackOutputs:
 class Shields:
     """Shielded cancel scopes that one owner can cancel all at once.
 
-    A cancelled shield swallows the cancellation, so check :attr:`is_cancelled` after leaving a shield.
-
-    Attributes:
-        is_cancelled: True if nothing is protected any more.
+    A cancelled shield swallows the cancellation, so check ``is_cancelled`` after leaving a shield.
     """
 
     def __init__(self) -> None:
@@ -373,15 +351,9 @@ async def consume(
 ) -> None:
     """Pass every output of a callback to ``receiver``. Cancelling closes the callback's generator.
 
-    Args:
-        result: The return value of the callback.
-        receiver: Takes the outputs.
-        shields: Protect the receiver's waiting from the callback's own cancel scopes.
-        refused: Called with the error for each output that is neither a request nor an item. Unless it raises the
-            error, as by default, the next output follows.
-
-    Raises:
-        Exception: Any error of the callback or of ``refused``.
+    Each output that is neither a request nor an item is ``refused``. The next one follows, unless that raises, as by
+    default. Raises any error of the callback. Its own cancel scopes don't affect the receiver, which waits under
+    ``shields``.
     """
     if result is None:
         return
@@ -442,11 +414,7 @@ Callback = Callable[..., object]
 
 
 def named(spider: object, callback: Callback | str | None, default: str) -> Callback:
-    """Return the callback to call: the function, the spider's method of that name, or the spider's ``default`` method.
-
-    Raises:
-        AttributeError: If the spider has no such method.
-    """
+    """Return the callback to call: the function, the spider's method of that name, or its ``default`` method."""
     if callback is None:
         return cast("Callback", getattr(spider, default))
     if isinstance(callback, str):

@@ -6,12 +6,10 @@ memory. The limit on running callbacks does not apply to it, or callbacks that w
 forever.
 
 At most ``DIRECT_FETCHES_LIMIT`` direct fetches wait for their turn or are in flight. Further fetches wait until one
-ends, in order of arrival. They are not refused, because their tasks wait anyway, and an error would make the spider
-fail when it is busiest. If a middleware or a manager starts a fetch during another fetch (for a token, before its send
-or after it), the new fetch needs no room, because the other one could not finish before it.
-
-For the same reason, a task that holds a tab of the browser may fetch a page with meta ``browser`` while all tabs are in
-use. It gets one more tab at a time.
+ends, in order of arrival. They are not refused, because an error would make the spider fail when it is busiest. If a
+middleware or a manager starts a fetch during another fetch (for a token, before its send or after it), the new fetch
+needs no room, because the other one could not finish before it. For the same reason, a task that holds a tab of the
+browser may fetch a page with meta ``browser`` while all tabs are in use. It gets one more tab at a time.
 """
 
 from __future__ import annotations
@@ -38,8 +36,7 @@ class FetchWaiter:
 
     Attributes:
         attempt: Its attempt in the scheduler, or the attempt of the redirect or retry that replaced it.
-        parent: The attempt in whose task a callback, middleware, pipeline or manager started the fetch; None outside
-            such tasks.
+        parent: The attempt in whose task user code started the fetch; None outside such tasks.
         outcome: The response or error; None until then.
     """
 
@@ -69,13 +66,7 @@ class FetchWaiter:
 
 
 class DirectFetcher:
-    """Makes the direct fetches of one crawl.
-
-    Args:
-        context: Has the limit of direct fetches, and the state of the crawl.
-        admission: Makes their attempts, and queues them.
-        scheduler: Removes fetches that are cancelled before their turn.
-    """
+    """Makes the direct fetches of one crawl."""
 
     def __init__(self, context: CrawlContext, admission: Admission, scheduler: Scheduler) -> None:
         self._admission = admission
@@ -87,13 +78,9 @@ class DirectFetcher:
         """Return the response to ``request``, of any status, after redirects and retries. A checkpoint.
 
         Cancelling withdraws the request, or drops its connection. If the crawl ends while the fetch waits, the callback
-        that started it is cancelled, and its page returns to the frontier.
-
-        Raises:
-            DownloadError: If there is no response.
-            IgnoreRequest: If robots.txt or a middleware refuses the request, if the crawl has not started or is over,
-                or if it is ending and no callback started the fetch.
-            TypeError: If ``request`` is not a Request.
+        that started it is cancelled, and its page returns to the frontier. Raises DownloadError without a response,
+        TypeError for another object, and IgnoreRequest if robots.txt or a middleware refuses the request, if the crawl
+        has not started or is over, or if it is ending and no callback started the fetch.
         """
         if not isinstance(request, Request):
             raise TypeError(f"fetch() takes a Request, not {type(request).__name__}: {request!r:.100}")

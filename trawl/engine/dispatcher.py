@@ -10,8 +10,6 @@ The task that reads ``start()`` also grants, after each request that may be sent
 other. It does so only if no step of a grant waits, because a cancel scope that the spider has open across its ``yield``
 would cancel the attempt half-way. The tasks that it starts see the context variables of the dispatcher, not of
 ``start()``, and an internal error ends the crawl as it would here.
-
-Only the engine uses this module, which keeps the loop apart from the objects that it runs.
 """
 
 from __future__ import annotations

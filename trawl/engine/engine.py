@@ -101,12 +101,8 @@ __all__ = ["Engine"]
 class Engine:
     """The objects of one crawl. Creating an engine starts nothing.
 
-    Args:
-        context: The context of the crawl.
-
-    Raises:
-        SettingsError: If a user class can't be made.
-        UsageError: If an allowed domain of the spider is not a domain.
+    Raises SettingsError if a user class can't be made, and UsageError if an allowed domain of the spider is not a
+    domain.
     """
 
     def __init__(self, context: CrawlContext) -> None:
@@ -237,10 +233,7 @@ class Engine:
         )
 
     def _refusal(self, attempt: Attempt, now: float) -> str | None:
-        """Return why a pending attempt must be refused (scope given up, budget spent, robots.txt), or None.
-
-        The scheduler calls this for the next attempt of a lane.
-        """
+        """Return why a pending attempt, the next of a lane, must be refused; None if it may be sent."""
         lane = attempt.lane
         over = None if lane is None or attempt.is_sub_request else spent(lane.scopes)
         if self.context.state.dropped:

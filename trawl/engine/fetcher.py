@@ -5,20 +5,20 @@ Each request from the middleware is compared with its attempt. If it needs more,
 
 Between the grant and the send, only the connection is awaited, and connecting makes no delay longer: a scope with a
 delay grants a request earlier, by the time that other requests needed to connect, and the connected request waits for
-its send time. Awaits in user middleware come before that: with such middleware, requests are prepared without places
-and get them here (:meth:`~trawl.scheduler.scheduler.Scheduler.prepared`). A scope may close between the grant and the
-send, after a refusal, a much longer delay, or a lower quota or concurrency. It is still obeyed: the request is not
-sent, releases its places and waits for another grant, while its connection is left to the next request. The same
-happens if the request's kept connection was dead and its scopes count sends, because repeating the request is another
-send. When the body has been read, the throttle processes the outcome first and the places are released second, in one
-step without a send between. The request that takes the place therefore already obeys the backoff. Both happen before
-any callback, so that a callback may wait for a direct fetch at concurrency 1.
+its send time. With user middleware, requests are prepared without places and get them here
+(:meth:`~trawl.scheduler.scheduler.Scheduler.prepared`). A scope may close between the grant and the send, after a
+refusal, a much longer delay, or a lower quota or concurrency. Then the request is not sent, releases its places and
+waits for another grant, while its connection is left to the next request. The same happens if the request's kept
+connection was dead and its scopes count sends, because repeating the request is another send. When the body has been
+read, the throttle processes the outcome first and the places are released second, in one step without a send between.
+The request that takes the place therefore already obeys the backoff. Both happen before any callback, so that a
+callback may wait for a direct fetch at concurrency 1.
 
 Besides the scheduler's counters, each scope in use has a lock from Trio. The scheduler decides, and the scope's
-:class:`trio.CapacityLimiter` would raise if the scheduler were wrong. Trio's introspection shows it too. It is acquired
-on behalf of the attempt without waiting. It is made at a scope's first send and deleted when the scope has nothing in
-flight (838 bytes per scope; a crawl may know 100,000). A few limiters are kept, because making one for each page of a
-delayed host costs more than all other work with it.
+:class:`trio.CapacityLimiter` would raise if the scheduler were wrong. It is acquired on behalf of the attempt without
+waiting. It is made at a scope's first send and deleted when the scope has nothing in flight (838 bytes per scope; a
+crawl may know 100,000). A few limiters are kept, because making one for each page of a delayed host costs more than all
+other work with it.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ class ScopeLimiters:
     def take(self, attempt: Attempt) -> None:
         """Take one place in each scope for ``attempt``.
 
-        Raises:
-            trio.WouldBlock: If the scheduler granted more than the limits allow, which is a bug in trawl.
+        Raises trio.WouldBlock if the scheduler granted more than the limits allow, which is a bug in trawl.
         """
         assert attempt.lane is not None
         for scope in attempt.lane.scopes:
@@ -183,8 +182,7 @@ class Fetcher:
     async def send(self, request: Request) -> Outcome:
         """Send the request of the current attempt, once. A checkpoint.
 
-        Raises:
-            RuntimeError: If the attempt was already used. A middleware that wants to retry returns ``Replace``.
+        Raises RuntimeError if the attempt was already used. A middleware that wants to retry returns ``Replace``.
         """
         attempt = current_attempt.get()
         if attempt is None or attempt.task.is_used:
@@ -225,8 +223,8 @@ class Fetcher:
     async def respond(self, attempt: Attempt, outcome: Outcome) -> None:
         """Process the response of user code to an unsent request, as if it had come from the server. May wait.
 
-        The request counts as sent when it entered the middleware. If it needs a token of the job's store, it waits for
-        the token now and counts from then. Outcomes of a send or of the cache were already processed.
+        It counts as sent when it entered the middleware, or, if it needs a token of the job's store, when it gets it
+        here. Outcomes of a send or of the cache were already processed.
         """
         task: RequestTask = attempt.task
         then = outcome.then

@@ -46,11 +46,7 @@ Store = Callable[[list[Request]], Awaitable[None]]
 class Hooks:
     """The hooks of one crawl. These methods do nothing; a subclass overrides the methods that it needs.
 
-    Args:
-        outputs: Hooks around each callback, the innermost first.
-        start: Hooks around ``start()``, the innermost first.
-        check: Checks the items that the hooks yield; None: they are not checked.
-        sees_refused: See the attribute.
+    The ``check`` of items, if there is one, comes after the hooks.
 
     Attributes:
         outputs: Hooks around each callback, the innermost first.
@@ -113,12 +109,6 @@ class IdleRunner:
 
     A call counts as one open request, as ``start()`` does. The dispatcher continues during the call, so the hook may
     fetch.
-
-    Args:
-        hooks: The hooks of the crawl.
-        leases: Stores the hook's requests.
-        shields: Protect a running store from cancellation.
-        state: Counts open requests.
     """
 
     def __init__(self, hooks: Hooks, leases: Leases, shields: Shields, state: State) -> None:
@@ -167,11 +157,8 @@ def hooked(
 ) -> AsyncGenerator[Any, None]:
     """Return the outputs of a callback after all ``hooks``, the innermost first.
 
-    Args:
-        hooks: Hooks around the callback.
-        callback: Called when the first output is requested.
-        argument: Its argument: a response, or an error, which may have a response.
-        cb_kwargs: Its keyword arguments.
+    The callback is called when the first output is requested. Its argument is a response, or an error, which may have
+    one.
     """
     response = argument if isinstance(argument, Response) else getattr(argument, "response", None)
     return _hooked(hooks, response, partial(call, callback, argument, cb_kwargs))

@@ -5,9 +5,6 @@ its hosts (:mod:`trawl.frontier.parts`), and the values move with the partition 
 not release a partition, it may have sent until now. The new owner therefore assumes that each scope sent at the
 takeover, in every slot, and that the last owner spent all of its quotas' allowances. Clocks of two machines differ, so
 the remaining wait of a scope when its state was stored counts from the takeover.
-
-Only the job's state creates this object. That object stores when :class:`WriteTimer` says that the state is due, this
-one decides which data.
 """
 
 from __future__ import annotations
@@ -98,9 +95,7 @@ class HostState:
     def restore(self, now: float, *, asks_given_up: bool = False) -> None:
         """Restore the stored state of this process's partitions. Unreadable values are skipped with a warning.
 
-        Args:
-            now: The event loop time.
-            asks_given_up: True if requests to hosts that were given up may be sent, because this is another run.
+        If ``asks_given_up``, requests to hosts that were given up may be sent, because this is another run.
         """
         was_killed, is_shared = self._job.was_killed, not self._job.is_alone
         parts: Iterable[Part] = [None] if self._session is None else sorted(self._session.parts.owned)

@@ -84,14 +84,14 @@ _BROKEN = (FeedError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class ItemSender:
-    """Takes the items of a crawl.
+    """Takes the items of a crawl, and counts those that are scraped, lost or dropped, or on which a pipeline fails.
 
     Args:
         processor: The pipelines.
         spider: The spider, passed to pipelines with each item.
         receivers: Destinations of finished items, in order.
         collected: List that also receives every finished item; None if they are not collected.
-        stats: Counts ``item_scraped_count``, ``item_lost_count``, ``item_dropped_count`` and ``item_error_count``.
+        stats: The statistics.
         limit: Limits the items between the pipelines and the receivers; None: no limit.
         is_buffered: True if items are buffered until they are acknowledged, and counted then.
         events: Receives an event for each item that is dropped or fails.
@@ -147,11 +147,7 @@ class ItemSender:
         return ()
 
     def put_nowait(self, item: object, page: str = "") -> bool:
-        """Take an item of ``page`` if that needs no waiting; returns False if it does.
-
-        Raises:
-            ItemLost: If the item can't be written. The loss is counted.
-        """
+        """Take an item of ``page`` if that needs no waiting; returns False if it does. May raise ItemLost."""
         if not self._is_direct:
             return False
         if self._receivers:
@@ -168,14 +164,13 @@ class ItemSender:
     async def put(self, item: object, page: str = "", counts: Counts | None = None) -> object | None:
         """Take an item, wait for the pipelines and for room, and return the processed item. A checkpoint.
 
+        Raises ItemLost for an item that can't be written and was counted, and Full if the crawl has delivered all items
+        that its limit allows.
+
         Args:
             item: The item, of any kind.
             page: The URL of the page it was found on; "" for one of ``start()``.
             counts: Counts dropped and failed items; None: the statistics, at once.
-
-        Raises:
-            ItemLost: If the item can't be written. The loss is counted.
-            Full: If the crawl has delivered all items that its limit allows.
         """
         limit = self._limit
         counts = self._stats if counts is None else counts

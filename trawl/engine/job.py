@@ -9,9 +9,7 @@ written, these transactions become rarer, down to one in ``LONGEST_QUIET`` secon
 last one. Each state therefore contains the latest time of the next state, and the throttle assumes that every scope
 that may have sent until then did send. Allowances of quotas are stored in advance (:mod:`trawl.throttling.allowance`),
 with a transaction at once. Cookies are stored with the next transaction while they are small, because the pages behind
-a login must not outlive the login.
-
-The final state is stored after the crawl has ended.
+a login must not outlive the login. The final state is stored after the crawl has ended.
 """
 
 from __future__ import annotations
@@ -79,10 +77,6 @@ _LATE = 1.0  # seconds that a transaction may take after it is due
 
 class JobState(NoJobState):
     """Stores the state of one crawl in its job.
-
-    Args:
-        context: The job, the statistics (which continue from earlier runs), cookies and the clock.
-        throttle: The throttle whose state is stored and restored.
 
     Attributes:
         host_state: The knowledge of hosts.
@@ -202,11 +196,7 @@ class JobState(NoJobState):
         return self._info.is_started
 
     async def end(self, items: Callable[[], Sequence[bytes]]) -> None:
-        """Record that ``start()`` has finished, and put its items into the outbox, in one transaction. A checkpoint.
-
-        Args:
-            items: Returns the items; called just before the transaction.
-        """
+        """Record that ``start()`` has finished, and put its items into the outbox, in one transaction. A checkpoint."""
         await trio.lowlevel.checkpoint_if_cancelled()  # a later cancellation would store the end without the items
         given = items()
         if self._job.session is not None:
@@ -254,12 +244,10 @@ class OpenJob(NoJob):
     """A job that is open in this run.
 
     Attributes:
-        job: The store.
         info: The facts about it when it was opened.
         frontier: Its pending requests.
         feeds: Its feeds, open.
         outbox: Copies items from the job to the feeds.
-        deaths: The pages whose callbacks have ended a process.
     """
 
     job: Job
@@ -421,9 +409,8 @@ async def open_job(
 def _info_of(job: Job, spider: Spider, now_utc: datetime) -> JobInfo:
     """Return the facts about a job. A new job is assigned to this spider.
 
-    Raises:
-        UsageError: If the job belongs to another spider, whose callbacks its requests name.
-        JobError: If the facts can't be read. Nothing was changed.
+    Raises UsageError for another spider's job, whose requests name that spider's callbacks, and JobError if the facts
+    can't be read. Then nothing was changed.
     """
     name, cls = spider.name, type(spider).__qualname__
     info = JOB_INFO.read(job)

@@ -46,7 +46,7 @@ MAX_BYTES = 1 << 20
 class JobItems:
     """Creates the holder for the items of each callback.
 
-    Args:
+    Attributes:
         sender: The pipelines, and the receivers other than the job.
         store: Encodes items.
         frontier: Spills items.
@@ -128,11 +128,7 @@ class CallbackItems:
         return True
 
     def put_nowait(self, item: object, page: str = "") -> bool:
-        """Take an item of ``page`` if that needs no waiting; returns False if it does.
-
-        Raises:
-            ItemLost: If the item can't be written. The loss is counted.
-        """
+        """Take an item of ``page`` if that needs no waiting; returns False if it does. May raise ItemLost."""
         job_items = self._job_items
         # Only `put` stops a page at the limit.
         if (
@@ -151,12 +147,8 @@ class CallbackItems:
     async def put(self, item: object, page: str = "") -> object | None:
         """Take an item, and wait for the pipelines, the disk and slow feeds. A checkpoint.
 
-        Returns:
-            The processed item; None if it was dropped or failed.
-
-        Raises:
-            ItemLost: If the item can't be written. The loss is counted.
-            Full: If the page has yielded so many items that it is probably endless.
+        Returns the processed item; None if it was dropped or failed. Raises ItemLost for a lost and counted item, and
+        Full if the page has yielded so many items that it is probably endless.
         """
         job_items = self._job_items
         limit = job_items.limit

@@ -2,7 +2,7 @@
 
 Each step is one call of the frontier, so that a job can make it one transaction. A redirect or a retry replaces its
 request. It is a value instead of a nested fetch, so it waits for its own turn in its own lane, holds nothing during the
-wait, and always counts as open. :class:`~trawl.engine.admission.Admission` finds the requirements of a request.
+wait, and always counts as open.
 
 Scrapy users often write ``meta=response.meta``. Besides the user's own keys, this meta has the crawl's data about the
 request of that response: its number of retries, its redirects, and whether it was a start request. The next request
@@ -218,14 +218,9 @@ class Leases:
     async def drop(self, host: str, before: int = 0) -> None:
         """Remove the pending pages of a host from the scheduler and the frontier, in one step. A checkpoint.
 
-        Pages in flight stay. Pages that another task has in its hands now are refused when their turn comes.
-
-        Args:
-            host: The host, as in :func:`trawl.http.host_scope`.
-            before: The arrival order below which pages are dropped; 0: all pages so far.
-
-        Raises:
-            JobError: If the job can't be read or written. No page is dropped.
+        Pages in flight stay. Pages that another task has in its hands now are refused when their turn comes. If the job
+        can't be read or written, JobError is raised and no page is dropped. :meth:`Crawl.drop
+        <trawl.engine.crawl.Crawl.drop>` has the arguments.
         """
         dropped = self._state.dropped
         if before:  # another process has already removed the pages of that time

@@ -54,11 +54,7 @@ class Full(CloseSpider):
 
 
 class ItemLimit:
-    """Counts the items that may still be delivered.
-
-    Args:
-        most: Maximum number of items of the whole crawl.
-        state: Ends the crawl after the last item.
+    """Counts the items that may still be delivered, at most ``most`` in the whole crawl.
 
     Attributes:
         count: Number of accepted items.
@@ -73,20 +69,12 @@ class ItemLimit:
         self.latest_at: float = -math.inf
 
     def check(self) -> None:
-        """Stop a callback that yields an item after all were delivered.
-
-        Raises:
-            Full: If all items were delivered.
-        """
+        """Stop a callback that yields an item after all were delivered: raises Full."""
         if self._left <= 0:
             raise Full("closespider_itemcount")
 
     def take(self) -> None:
-        """Accept one item. The caller must then call :meth:`taken` or :meth:`give_back`.
-
-        Raises:
-            Full: If all items were delivered or are about to be.
-        """
+        """Accept one item, or raise Full. The caller must then call :meth:`taken` or :meth:`give_back`."""
         self.check()
         self._left -= 1
         self.count += 1
@@ -105,10 +93,9 @@ class ItemLimit:
         self._take(count)
 
     def check_page(self, count: int, url: str) -> None:
-        """Stop a page that has yielded far more items than may be delivered; ``count`` items wait for its end.
+        """Stop a page of which ``count`` items wait for its end, far more than may be delivered: raises Full.
 
-        Raises:
-            Full: If it has, because a callback without an end would never finish.
+        A callback without an end would never finish.
         """
         if count <= self._left + MAX_BEYOND:
             return
@@ -139,11 +126,8 @@ class ItemLimit:
 class CrawlLimits:
     """Counts the pages, items and errors that one crawl may still have.
 
-    Args:
-        settings: The limits; 0 means no limit.
-        state: Ends the crawl when a limit is reached.
-        scheduler: Gets at most as many places as pages remain.
-        changed: Called with a scope whose page budget has changed, so that its waiting requests are checked again.
+    It gives the scheduler at most as many places as pages remain, and calls ``changed`` with a scope whose page budget
+    has changed, so that its waiting requests are checked again.
 
     Attributes:
         began_at: Event loop time of the start of the first process that works on the job now; infinity if this
@@ -196,15 +180,11 @@ class CrawlLimits:
                 self._decide_awaiting(attempt)
 
     def count_outcome(self, attempt: Attempt, outcome: Outcome | None) -> None:
-        """Record whether an attempt became a page. Safe to call twice.
+        """Record whether an attempt became a page; ``outcome`` is None if it was cancelled. Safe to call twice.
 
         A page is a whole response of any status, unless it is a redirect or will be retried. A response from a
         middleware or a cache also counts, but a cached response does not count in the budgets of scopes. robots.txt
         does not count.
-
-        Args:
-            attempt: The attempt of the request.
-            outcome: Its outcome after the middleware; None if it was cancelled.
         """
         task: RequestTask = attempt.task
         if task.is_decided:

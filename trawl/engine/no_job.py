@@ -1,7 +1,7 @@
 """A crawl without a job: the interface of a job, with nothing stored and no other process.
 
-The classes of :mod:`trawl.engine.job` and :mod:`trawl.engine.shared_job` derive from these classes. A crawl without a
-job loads neither module.
+The classes of the modules ``job``, ``callback_deaths`` and ``shared_job``, which such a crawl does not load, derive
+from these.
 """
 
 from __future__ import annotations

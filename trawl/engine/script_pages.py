@@ -3,8 +3,6 @@
 A beginner who selects content that a script adds to the page gets no items, or items without content, and no error.
 While no callback has yielded content, this module therefore counts the HTML pages that have scripts and whose selectors
 were used. Counting stops at the first request or item with content, or after :data:`MAX_PAGES` pages.
-
-Public through :mod:`trawl.engine`, whose engine alone creates an instance.
 """
 
 from __future__ import annotations

@@ -11,10 +11,8 @@ follows changes, and a second one releases partitions:
 * Requests that other processes have found for this process's hosts are leased like its own.
 * One process reads ``start()``, chosen by the job's store.
 * The crawl stays open until the job is finished, because other processes may find requests for it. Only the job's store
-  knows when the job is finished, so this process checks with the store while nothing is open here. A process that leads
-  the others also waits until they have left, because their receivers of ``spider_idle`` may add requests.
-
-A crawl of one process has an :class:`~trawl.engine.no_job.Alone` instead.
+  knows when, so this process checks with the store while nothing is open here. A process that leads the others also
+  waits until they have left, because their receivers of ``spider_idle`` may add requests.
 """
 
 from __future__ import annotations
@@ -61,12 +59,7 @@ LOOK = 0.05
 class SharedJobFollower(Alone):
     """Follows the changes in a job that several processes share.
 
-    Args:
-        opened: The job.
-        session: This process's session of the job.
-        engine: The crawl.
-        admission: Asks this object which requests belong to other processes.
-        prefetcher: Receives new lanes, and asks this object which lanes it must not lease.
+    Admission asks it which requests belong to other processes, and the prefetcher which lanes must not be leased.
     """
 
     def __init__(
@@ -95,12 +88,7 @@ class SharedJobFollower(Alone):
         self._was_idle = False
 
     def begin(self, nursery: trio.Nursery, read_start: Callable[[], None]) -> None:
-        """Keep the crawl open, and apply the changes so far. The pending counts already include them.
-
-        Args:
-            nursery: Runs the task that follows further changes.
-            read_start: Starts the task that reads ``start()``.
-        """
+        """Keep the crawl open, and apply the changes so far. The pending counts already include them."""
         self._read_start = read_start
         self.hold()
         for change in self._session.changes_so_far():
@@ -172,11 +160,7 @@ class SharedJobFollower(Alone):
         return not all(map(self._session.owns, {part_of(origin_of(request.url)), *[part_of(f"//{id}") for id in own]}))
 
     async def _run(self) -> None:
-        """Follow changes until :meth:`stop`.
-
-        Raises:
-            JobError: If the job no longer belongs to this process.
-        """
+        """Follow changes until :meth:`stop`. Raises JobError if the job no longer belongs to this process."""
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._give_parts)
@@ -264,10 +248,6 @@ class JobTransport:
     """Sends only while the job surely belongs to this process. Requests wait before the send, and stop at the deadline.
 
     Requests that were stopped are sent again later.
-
-    Args:
-        transport: Sends.
-        lease: The lease of the job.
     """
 
     def __init__(self, transport: Transport, lease: SessionLease) -> None:

@@ -83,8 +83,7 @@ class StartRequests:
     async def run(self, grant_ready: Callable[[], Awaitable[None]] | None = None) -> None:
         """Read to the end. The reader counts as one open request, so the crawl is not idle before it has finished.
 
-        Args:
-            grant_ready: Starts ready requests; None if that may have to wait, and the dispatcher starts them.
+        ``grant_ready`` starts ready requests; None if that may have to wait, and the dispatcher starts them.
         """
         try:
             with contained, self._scope:

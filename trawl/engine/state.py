@@ -45,12 +45,10 @@ class Wakeup:
             waiting.deadline = at
 
     async def wait(self, until: float, alarm: trio.CancelScope) -> None:
-        """Wait for a change, at most until ``until``, in seconds of event loop time. A checkpoint.
+        """Wait for a change, at most until the event loop time ``until``, when ``alarm`` is cancelled. A checkpoint.
 
-        Args:
-            until: Time at which ``alarm`` is cancelled, if this call still waits.
-            alarm: A scope around the caller. One scope serves many waits, because moving a deadline costs less than
-                entering a scope, and setting a deadline costs more than comparing it.
+        The alarm is a scope around the caller. One scope serves many waits, because moving a deadline costs less than
+        entering a scope, and setting a deadline costs more than comparing it.
         """
         self._waiting = alarm
         if alarm.deadline != until:
@@ -172,8 +170,8 @@ class RequestTask:
     def make_cancellable(self) -> None:
         """Make :meth:`cancel` interrupt the task from now on. Call it before a direct fetch may start.
 
-        Most pages never need it, and a scope costs more than all other work that is done for them at that point. A task
-        must exit its scopes in reverse order, so don't call this inside another scope of this task.
+        Most pages never need it, and a scope costs more than all other work for them at that point. A task must exit
+        its scopes in reverse order, so don't call this inside another scope of this task.
         """
         if self._scope is None:
             self._scope = trio.CancelScope()

@@ -1,14 +1,11 @@
 """Keeps the status of a crawl up to date, without slowing the crawl down.
 
-Theory of operation. One :class:`StatusKeeper` per crawl is created on the first request for a status. Until then,
-nothing of this runs. Every second it computes the figures, which costs the same for any number of hosts. All lanes and
-scopes are read *in turn*: a slice of at most :data:`SLICE` seconds, and then a pause, so that the slices take at most
-:data:`SHARE` of the time. With 10,000 scopes, a round takes 15 s, and no step is longer than a slice. A lane or
-scope may vanish between two slices, so a round reads lists of them and skips the missing ones. The rows that a viewer
-sees are computed anew in each tick. ``python -m benchmarks --row views`` measures all this.
-
-The last errors come from the crawl's events. Their buffer is small and is read once per second, so an error costs a
-page nothing but the event.
+Theory of operation. One :class:`StatusKeeper` per crawl is created on the first request for a status. Every second it
+computes the figures, which costs the same for any number of hosts. All lanes and scopes are read *in turn*: a slice of
+at most :data:`SLICE` seconds, and then a pause, so that the slices take at most :data:`SHARE` of the time. With 10,000
+scopes, a round takes 15 s. A lane or scope may vanish between two slices, so a round reads lists of them and skips the
+missing ones. The rows that a viewer sees are computed anew in each tick. ``python -m benchmarks --row views`` measures
+all this. The last errors come from a small buffer of the crawl's events, which is read once per second.
 """
 
 from __future__ import annotations
@@ -90,12 +87,6 @@ _PARTS = {SpiderError: "callback", RequestFailed: "download", ItemFailed: "item"
 
 class StatusKeeper:
     """Computes the status of a crawl in regular intervals.
-
-    Args:
-        crawl: The crawl.
-        context: Its context.
-        scheduler: Its scheduler.
-        throttle: Its throttle.
 
     Attributes:
         scopes: The latest status of each scope that has sent or pending requests.

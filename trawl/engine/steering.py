@@ -1,6 +1,6 @@
 """Changes a running crawl from outside: orders, their effects, and the two ways on which orders arrive.
 
-An *order* is one value of :data:`Order`. One function, :func:`execute`, carries it out, logs it and emits the event
+An *order* is one value of :data:`Order`. :func:`execute` carries it out, logs it and emits the event
 :class:`~trawl.events.Steered`, whether it came from the panel, from the job's socket or from its store. Before that,
 :func:`effect_of` says what the order would change.
 
@@ -127,23 +127,14 @@ class Stop(Struct, frozen=True, tag="stop", tag_field="order"):
 
 
 class SetLimits(Struct, frozen=True, tag="set", tag_field="order"):
-    """Set limits of a scope.
-
-    Attributes:
-        scope: The id of the scope.
-        limits: The limits, with the keys of ``THROTTLING_SCOPES``.
-    """
+    """Set ``limits`` of a scope, with the keys of ``THROTTLING_SCOPES``."""
 
     scope: str
     limits: dict[str, Any]
 
 
 class Add(Struct, frozen=True, tag="add", tag_field="order"):
-    """Add requests to the crawl, as ``start()`` does.
-
-    Attributes:
-        urls: Their URLs.
-    """
+    """Add requests for ``urls`` to the crawl, as ``start()`` does."""
 
     urls: list[str]
 
@@ -168,11 +159,7 @@ _decode_order = msgspec.json.Decoder(Order).decode
 
 
 def order_from(text: bytes | str) -> Order:
-    """Return an order from its JSON.
-
-    Raises:
-        UsageError: If it is not the JSON of an order. The message names the wrong part.
-    """
+    """Return an order from its JSON. Raises UsageError with the wrong part if it is none."""
     try:
         order: Order = _decode_order(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -181,11 +168,7 @@ def order_from(text: bytes | str) -> Order:
 
 
 def limits_from(assigned: Sequence[str]) -> dict[str, Any]:
-    """Return limits from ``KEY=VALUE``. A value is JSON, or a string if it is not valid JSON.
-
-    Raises:
-        UsageError: If there is no ``=`` or no key.
-    """
+    """Return limits from ``KEY=VALUE``. A value is JSON, or a string if it is not valid JSON. May raise UsageError."""
     limits: dict[str, Any] = {}
     for each in assigned:
         key, equals, text = each.partition("=")
@@ -201,9 +184,7 @@ def limits_from(assigned: Sequence[str]) -> dict[str, Any]:
 def effect_of(crawl: Crawl, order: Order) -> str:
     """Return the effect that an order would have now, in one sentence. Changes nothing.
 
-    Raises:
-        SettingsError: If a limit is unknown or out of range.
-        UsageError: If a URL or a host is not valid.
+    Raises SettingsError if a limit is unknown or out of range, and UsageError if a URL or a host is not valid.
     """
     queued = f"{counted(crawl.queued, 'pending request')}"
     match order:
@@ -226,21 +207,12 @@ def effect_of(crawl: Crawl, order: Order) -> str:
 
 
 async def execute(crawl: Crawl, order: Order, source: str) -> str:
-    """Execute an order, log it, and emit the event. A checkpoint.
+    """Execute an order, log it, emit the event, and return its effect in this process, in one sentence. A checkpoint.
 
-    Args:
-        crawl: The crawl.
-        order: The order.
-        source: Where it came from: ``panel``, ``socket`` or ``store``. In a job that several processes share, an order
-            from elsewhere than the store goes into the store's list, so that all processes execute it.
-
-    Returns:
-        Its effect in this process, in one sentence.
-
-    Raises:
-        SettingsError: If a limit is unknown or out of range. Nothing is changed.
-        UsageError: If a URL or a host is not valid. Nothing is changed.
-        IgnoreRequest: If requests are added to a crawl that is ending.
+    Its ``source`` is ``panel``, ``socket`` or ``store``. In a job that several processes share, an order from elsewhere
+    than the store goes into the store's list, so that all processes execute it. It raises the errors of
+    :func:`effect_of`, after which nothing is changed, and IgnoreRequest if requests are added to a crawl that is
+    ending.
     """
     await trio.lowlevel.checkpoint()
     effect = effect_of(crawl, order)
@@ -292,12 +264,9 @@ def _host(text: str) -> str:
 
 
 class View(Struct, frozen=True):
-    """A part of the table of scopes.
+    """A part of the table of scopes: those whose id contains ``text``, sorted by a field of their ScopeStatus.
 
     Attributes:
-        sort: The field of :class:`~trawl.observe.ScopeStatus` that sorts the scopes.
-        is_descending: Whether the scope with the largest value is first.
-        text: Only scopes whose id contains this text.
         offset: Number of scopes before the first one.
         count: Maximum number of scopes.
     """
@@ -365,14 +334,7 @@ _decode_reply = msgspec.json.Decoder(Reply).decode
 
 
 class Observer:
-    """What others see of a crawl.
-
-    Args:
-        crawl: The crawl.
-
-    Attributes:
-        views: Number of calls of :meth:`items`.
-    """
+    """What others see of a crawl. It counts the calls of :meth:`items` in ``views``."""
 
     def __init__(self, crawl: Crawl) -> None:
         self.views: int = 0
@@ -523,14 +485,9 @@ async def _next_line(stream: trio.abc.ReceiveStream, buffer: bytearray) -> bytes
 
 
 def ask(directory: Path, **question: Any) -> Reply:
-    """Send one request to the crawl of a job in a directory, and return its reply. Blocks for up to 30 s.
+    """Send the fields of one :class:`Question` to the job in a directory, and return the reply. Blocks for up to 30 s.
 
-    Args:
-        directory: The job's directory.
-        question: The fields of :class:`Question`.
-
-    Raises:
-        UsageError: If no process works on the job, or it refuses the request.
+    Raises UsageError if no process works on the job, or it refuses the request.
     """
     if not directory.is_dir():
         raise UsageError(f"job {directory}: there is no job in this directory")

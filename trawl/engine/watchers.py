@@ -5,7 +5,7 @@ items, memory) sleeps until the limit could be reached, and ends the crawl as th
 
 While a callback blocks, the whole crawl is blocked. One task records that Trio's loop runs, and a thread checks this.
 If the loop is blocked, the thread finds the blocking line of user code in the frames of the loop's thread, and logs it
-once. Only real crawls are watched, because a thread with a real clock is useless for a crawl on a virtual clock.
+once. A thread with a real clock is useless for a crawl on a virtual clock, so only real crawls are watched.
 """
 
 from __future__ import annotations
@@ -72,8 +72,7 @@ Measure = Callable[[], "int | None"]
 def limit_watchers(settings: EngineSettings, limits: CrawlLimits, measure: Measure = held_bytes) -> list[Watcher]:
     """Return the tasks that enforce the limits that are set.
 
-    Raises:
-        SettingsError: If the memory is limited, but this system can't measure it.
+    Raises SettingsError if the memory is limited, but this system can't measure it.
     """
     watchers: list[Watcher] = []
     if settings.closespider_timeout:
@@ -128,8 +127,7 @@ SETTING = "WATCHERS"
 def own_watchers(setting: Mapping[Any, float | None], crawl: Crawl) -> list[Watcher]:
     """Return the tasks of ``WATCHERS`` in their order. If one fails, the error is logged and the crawl continues.
 
-    Raises:
-        SettingsError: If an entry can't be found or made, or is not a watcher.
+    Raises SettingsError if an entry can't be found or made, or is not a watcher.
     """
     wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=itemgetter(0))
     return [contained_watcher(watcher, entry) for _, entry in wanted if (watcher := _own(entry, crawl))]
@@ -152,12 +150,7 @@ def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
 
 
 def contained_watcher(watcher: Watcher, entry: object = None) -> Watcher:
-    """Return a watcher whose exceptions are logged, so that they never end the crawl.
-
-    Args:
-        watcher: The watcher.
-        entry: The object that gives its name in the log; None: the watcher.
-    """
+    """Return a watcher whose exceptions are logged, with the name of ``entry``, so that they never end the crawl."""
     return partial(_watched, watcher, entry_name(entry or watcher))
 
 
@@ -187,9 +180,7 @@ MAX_TOLD = 10
 async def report_blocked_loop(crawl: Crawl | None = None, after: float = BLOCKED_AFTER) -> None:
     """Warn of lines of user code that block the crawl. A watcher of real crawls, which runs until it is cancelled.
 
-    Args:
-        crawl: The crawl, which is passed to every watcher; None: any crawls of this thread.
-        after: Seconds after which a blocked loop is reported.
+    It reports what blocks for ``after`` seconds. Without a ``crawl`` it watches any crawls of this thread.
     """
     detector = _BlockedLoopDetector(threading.get_ident(), after)
     async with trio.open_nursery() as nursery:
@@ -205,12 +196,7 @@ async def report_blocked_loop(crawl: Crawl | None = None, after: float = BLOCKED
 
 
 class _BlockedLoopDetector:
-    """The detector's thread.
-
-    Attributes:
-        beat: Time of the last loop iteration, on the machine's monotonic clock.
-        is_over: Set when the crawl has ended.
-    """
+    """The detector's thread. Its ``beat`` is the monotonic time of the last loop iteration."""
 
     def __init__(self, ident: int, after: float) -> None:
         self._ident = ident
