@@ -37,7 +37,7 @@ def test_a_crawl_loads_no_extra_and_no_database_before_a_setting_asks_for_it() -
 
 NOT_OF_A_PLAIN_CRAWL = {
     *("browser.devtools", "browser.page", "browser.rendering", "engine.callback_deaths", "engine.status"),
-    *("engine.job_worker", "engine.steering", "frontier.running_callbacks", "panel"),
+    *("engine.steering", "frontier.running_callbacks", "panel"),
     *("cache.cache", "cli", "compat.classes", "compat.messages", "compat.middleware", "engine.host_state"),
     *("engine.job", "engine.job_items", "engine.shared_job", "feeds.outbox", "frontier.job", "frontier.job_frontier"),
     *("frontier.parts", "frontier.redis", "frontier.sections", "frontier.sqlite", "scheduler.shared_job"),

@@ -301,7 +301,7 @@ class WorkerPool:
 
     async def _deaths(self) -> Mapping[str, bytes]:
         """Return the deaths that the job has counted for its pages; empty if the job can't be read. A checkpoint."""
-        from trawl.engine.callback_deaths import deaths_in  # noqa: PLC0415 - only needed after a death
+        from trawl.frontier.sections import deaths_in  # noqa: PLC0415 - only needed after a death
 
         try:
             return deaths_in((await self._inspect()).kept)

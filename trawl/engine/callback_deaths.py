@@ -18,22 +18,24 @@ import logging
 import math
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import msgspec
 import trio
 
 from trawl.blocking import Blocking, InlineBlocking
+from trawl.engine.callbacks import Callback, CallbackOutputs
 from trawl.engine.no_job import NoDeaths
 from trawl.engine.state import current_attempt
+from trawl.engine.worker import Worker
+from trawl.errors import DownloadError
 from trawl.frontier.job import Job
 from trawl.frontier.running_callbacks import KEY_BYTES, LeftFile, RunningCallback, RunningCallbacks, key_of
-from trawl.frontier.sections import Section
-from trawl.http import Fetch, Outcome, Request, host_scope
+from trawl.frontier.sections import DEATHS, PageDeaths, Section, deaths_in
+from trawl.http import Drop, Fetch, Outcome, Replace, Request, host_scope
 from trawl.passwords import without_passwords
 from trawl.scheduler import Attempt
 
-__all__ = ["FATAL", "MOST_DEATHS", "CallbackDeaths", "deaths_in"]
+__all__ = ["MOST_DEATHS", "CallbackDeaths", "JobWorker"]
 
 T = TypeVar("T")
 
@@ -51,24 +53,7 @@ MAX_NAMED = 5
 FATAL = "fatal_callback_count"
 """Reason and statistic of a page that is not sent any more because its callback ended the process too often."""
 
-_PREFIX = "deaths."
 _START = b"start()"
-
-
-class PageDeaths(msgspec.Struct, frozen=True):
-    """The deaths of processes during the callback of a page.
-
-    Attributes:
-        count: Number of deaths.
-        url: The URL of the page, for messages.
-        is_lease_lost: Whether the last one was a lost lease, and not a death.
-        place: The code that ran: ``callback``, ``middleware`` or ``start()``.
-    """
-
-    count: int
-    url: str
-    is_lease_lost: bool = False
-    place: str = "callback"
 
 
 class Turns:
@@ -294,9 +279,9 @@ class CallbackDeaths(NoDeaths):
         """Return the deaths that the job has stored."""
         found = {}
         for name in deaths_in(self._job.kept):
-            deaths = _section(name).read(self._job)
+            deaths = Section(name, PageDeaths).read(self._job)
             if deaths is not None:
-                found[bytes.fromhex(name.removeprefix(_PREFIX))] = deaths
+                found[bytes.fromhex(name.removeprefix(DEATHS))] = deaths
         return found
 
     def _count(self, callbacks: list[RunningCallback]) -> None:
@@ -308,7 +293,7 @@ class CallbackDeaths(NoDeaths):
             count = 1 if known is None else known.count + 1
             deaths = PageDeaths(count, without_passwords(each.url), each.is_lease_lost, each.place)
             self._suspects[each.key] = deaths
-            _section(_name(each.key)).keep(self._job, deaths)
+            Section(f"{DEATHS}{each.key.hex()}", PageDeaths).keep(self._job, deaths)
             where = f"start() at output {each.url}" if each.place == "start()" else f"the {each.place} of {deaths.url}"
             pages.append(f"{where} (death {count} of {MOST_DEATHS})")
         self.counted += 1
@@ -318,22 +303,57 @@ class CallbackDeaths(NoDeaths):
 
     def _forget(self, key: bytes) -> None:
         if self._suspects.pop(key, None) is not None:
-            self._job.keep(_name(key), None)
+            self._job.keep(f"{DEATHS}{key.hex()}", None)
 
 
-def deaths_in(kept: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the deaths among a job's kept values. They change whenever a death is counted or a page fails."""
-    return {name: blob for name, blob in kept.items() if name.startswith(_PREFIX)}
+class JobWorker(Worker):
+    """The worker of a crawl with a job. It records which callbacks run."""
+
+    def __init__(self, deaths: CallbackDeaths, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._deaths = deaths
+
+    def _refusal(self, attempt: Attempt, reason: str, failure: DownloadError | None) -> Outcome:
+        if reason == FATAL:
+            return Outcome(attempt.request, then=Drop(reason, self._deaths.give_up(attempt)))
+        return super()._refusal(attempt, reason, failure)
+
+    def _end(self, attempt: Attempt) -> None:
+        super()._end(attempt)
+        self._deaths.end_turn(attempt)
+
+    async def _outcome(self, attempt: Attempt) -> Outcome:
+        if not self._may_fetch or not attempt.is_page:  # without user code, nothing is recorded
+            return await super()._outcome(attempt)
+        await self._deaths.enter(attempt, "middleware")
+        try:
+            return await super()._outcome(attempt)
+        finally:
+            self._deaths.leave(attempt)
+
+    async def _act(self, attempt: Attempt, outcome: Outcome) -> None:
+        await super()._act(attempt, outcome)
+        then = outcome.then
+        if attempt.is_page and (not isinstance(then, Replace) or then.is_new_target):  # a retry is the same page
+            self._deaths.survived(attempt)
+
+    async def _run(
+        self,
+        attempt: Attempt,
+        callback: Callback | None,
+        default: str,
+        argument: object,
+        cb_kwargs: Mapping[str, object] | None,
+        outputs: CallbackOutputs,
+    ) -> None:
+        await self._deaths.enter(attempt, "callback")
+        try:
+            await super()._run(attempt, callback, default, argument, cb_kwargs, outputs)
+            self._deaths.survived(attempt)
+        finally:
+            self._deaths.leave(attempt)
 
 
 def _words_of(deaths: PageDeaths) -> str:
     what = "blocked the process for longer than its lease" if deaths.is_lease_lost else "ended the process"
     return f"{deaths.place} {what} {deaths.count} times"
-
-
-def _name(key: bytes) -> str:
-    return f"{_PREFIX}{key.hex()}"
-
-
-def _section(name: str) -> Section[PageDeaths]:
-    return Section(name, PageDeaths)

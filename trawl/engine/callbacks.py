@@ -16,6 +16,7 @@ they are stored while it runs (:class:`CallbackOutputs`).
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import aclosing, closing, nullcontext
 from pathlib import Path
@@ -29,7 +30,7 @@ from trawl.engine.limits import Full
 from trawl.errors import ItemLost, JobError
 from trawl.events import Events, ItemScraped
 from trawl.http import Request, Response
-from trawl.items import is_item
+from trawl.items import is_item, item_fields
 from trawl.selectors import MixedQuery
 from trawl.spiders.spider import iterate
 from trawl.tracebacks import UserExit, closes_generator, user_frames
@@ -44,6 +45,7 @@ __all__ = [
     "CallbackOutputs",
     "InvalidOutput",
     "OutputReceiver",
+    "ScriptPages",
     "Shields",
     "advice",
     "consume",
@@ -54,6 +56,8 @@ __all__ = [
 
 T = TypeVar("T")
 
+logger: logging.Logger = logging.getLogger("trawl.engine")
+
 BATCH = 100
 """Number of requests of one callback that are held before they are stored. Also the number of items that a callback
 yields before other tasks may run. A callback may yield a million outputs, or never end."""
@@ -62,6 +66,12 @@ MAX_UNFILTERED = 10_000
 """Number of requests with ``dont_filter`` that one callback of a job holds until it ends. If they were stored earlier
 and a kill made the callback run again, nothing would show that they are stored, so they would be stored twice. Beyond
 this number they are stored early."""
+
+MAX_PAGES = 50
+"""Maximum number of pages that are inspected for scripts."""
+
+MAX_SEARCHED = 2_000_000
+"""Maximum number of bytes of a page that are searched for scripts."""
 
 ASYNCIO = (
     "a crawl runs on Trio, where asyncio does not work: use trio.sleep() and Trio's other functions instead, or a"
@@ -301,6 +311,54 @@ class CallbackOutputs:
         self.requests[self._kept :] = [request for request in full if request.dont_filter]
         self._kept = len(self.requests)
         return [request for request in full if not request.dont_filter]
+
+
+class ScriptPages:
+    """The first HTML pages that have scripts and gave nothing: JavaScript may create the content of a crawl's pages.
+
+    A beginner who selects content that a script adds to the page gets no items, or items without content, and no error.
+    Pages are inspected until the first request or item with content, or until they are :data:`MAX_PAGES`.
+
+    Attributes:
+        is_open: True while further pages are inspected.
+    """
+
+    def __init__(self) -> None:
+        self.is_open: bool = True
+        self._count = 0
+        self._first = ""
+        self._looks = 0
+        self._has_content = False
+
+    def look(self, response: Response, outputs: CallbackOutputs) -> None:
+        """Inspect a page whose callback has ended."""
+        self._looks += 1
+        self.is_open = self._looks < MAX_PAGES
+        if outputs.items and not _is_empty(outputs.latest):
+            self._has_content, self.is_open = True, False
+        elif outputs.requests or outputs.has_query_error or not response.is_selected:
+            return
+        elif b"<script" in response.body[:MAX_SEARCHED].lower():
+            self._count += 1
+            self._first = self._first or response.url
+
+    def tell(self) -> None:
+        """Log a warning at the end of the crawl if there is a suspicion."""
+        if self._count and not self._has_content:
+            logger.warning(
+                "%d HTML %s with scripts gave nothing that the selectors look for, %s for one: the content may be made "
+                "by JavaScript; `trawl fetch URL` shows what the server sends (guide: Pages made by JavaScript)",
+                self._count, "page" if self._count == 1 else "pages", self._first,
+            )  # fmt: skip
+
+
+def _is_empty(item: object) -> bool:
+    """Return True if all values of an item are None, empty strings or empty collections."""
+    try:
+        values = item_fields(item).values() if is_item(item) else ()
+    except Exception:
+        return False
+    return all(value is None or (isinstance(value, str | list | tuple | dict) and not value) for value in values)
 
 
 class Shields:

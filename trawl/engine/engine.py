@@ -67,6 +67,7 @@ import trio
 
 from trawl.engine.admission import Admission
 from trawl.engine.cache_lookup import CacheLookup, NoCache
+from trawl.engine.callbacks import ScriptPages
 from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl
 from trawl.engine.direct import DirectFetcher
@@ -78,7 +79,6 @@ from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.no_job import Alone, NoJobState, Vet
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.script_pages import ScriptPages
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.worker import Worker
 from trawl.events import ScopeBackedOff

@@ -29,7 +29,7 @@ import trio
 
 from trawl.blocking import Blocking, InlineBlocking
 from trawl.clock import WallClock
-from trawl.engine.callback_deaths import CallbackDeaths
+from trawl.engine.callback_deaths import CallbackDeaths, JobWorker
 from trawl.engine.context import CrawlContext
 from trawl.engine.host_state import HostState, WriteTimer
 from trawl.engine.items import ItemSender, Processor, Writer
@@ -320,8 +320,6 @@ class OpenJob(NoJob):
 
     def worker_class(self, plain: type[Worker]) -> Callable[..., Worker]:
         """Return the class of a worker that records which callbacks run."""
-        from trawl.engine.job_worker import JobWorker  # noqa: PLC0415
-
         return partial(JobWorker, self.deaths)
 
     def vet(self, refusal: Vet) -> Vet:

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from trawl.frontier.job import Job
 
 __all__ = [
+    "DEATHS",
     "JOB_INFO",
     "LEASES",
     "MARKS",
     "START_ITEMS",
     "STATISTICS",
     "JobInfo",
+    "PageDeaths",
     "Section",
+    "deaths_in",
     "statistics_section",
     "statistics_so_far",
 ]
@@ -143,6 +146,31 @@ STATISTICS: Section[dict[str, int | float | str | bool | None]] = Section(
     "statistics", dict[str, int | float | str | bool | None]
 )
 """All statistics by key, as they were in the last transaction."""
+
+
+DEATHS = "deaths."
+"""First part of the names of saved values. The rest of a name is the key of a page, in hexadecimal digits."""
+
+
+class PageDeaths(msgspec.Struct, frozen=True):
+    """The deaths of processes during the callback of a page.
+
+    Attributes:
+        count: Number of deaths.
+        url: The URL of the page, for messages.
+        is_lease_lost: Whether the last one was a lost lease, and not a death.
+        place: The code that ran: ``callback``, ``middleware`` or ``start()``.
+    """
+
+    count: int
+    url: str
+    is_lease_lost: bool = False
+    place: str = "callback"
+
+
+def deaths_in(kept: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the deaths among saved values. They change whenever a death is counted or a page fails."""
+    return {name: blob for name, blob in kept.items() if name.startswith(DEATHS)}
 
 
 def statistics_section(job: Job) -> Section[dict[str, int | float | str | bool | None]]:
