@@ -196,24 +196,14 @@ class RequestStore(Protocol):
 
 
 class CallbackOutputs:
-    """The outputs of one callback.
-
-    Attributes:
-        source: The response that was passed to the callback.
-        requests: Requests that are not stored yet. They are stored with the callback's acknowledgement.
-        items: Number of items so far.
-        latest: The latest item; None before the first.
-        failure: Reason why the request counts as failed; None if it does not.
-        has_query_error: True if a selector raised the callback's error.
-        is_cut: True if the callback was stopped because it yielded one item more than the crawl may deliver.
-        waited: Seconds for which the callback waited until requests were stored; 0 without a job.
-    """
+    """The outputs of one callback."""
 
     __slots__ = (
         "_depth",
         "_events",
         "_kept",
         "_lost",
+        "_page",
         "_sender",
         "_store",
         "failure",
@@ -238,20 +228,17 @@ class CallbackOutputs:
         self._sender = sender
         self._store = store
         self._depth = depth
-        self.source: Response | None = source
-        self.requests: list[Request] = []
+        self._page = "" if source is None else source.url
+        self.source: Response | None = source  # the response that was passed to the callback
+        self.requests: list[Request] = []  # not stored yet; they are stored with the callback's acknowledgement
         self._kept = 0  # number of requests at the front with ``dont_filter``, which stay until the end
         self._lost = 0
-        self.items: int = 0
-        self.latest: object = None
-        self.failure: str | None = None
-        self.has_query_error: bool = False
-        self.is_cut: bool = False
-        self.waited: float = 0.0
-
-    @property
-    def _page(self) -> str:
-        return "" if self.source is None else self.source.url
+        self.items: int = 0  # number of items so far
+        self.latest: object = None  # the latest item
+        self.failure: str | None = None  # reason why the request counts as failed; None if it does not
+        self.has_query_error: bool = False  # a selector raised the callback's error
+        self.is_cut: bool = False  # it was stopped because it yielded one item more than the crawl may deliver
+        self.waited: float = 0.0  # seconds for which the callback waited until requests were stored; 0 without a job
 
     def take_nowait(self, output: object) -> bool:
         """Take one output if that needs no waiting; returns False if it does. Raises InvalidOutput."""

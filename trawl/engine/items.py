@@ -87,8 +87,8 @@ class ItemSender:
     """Takes the items of a crawl, and counts those that are scraped, lost or dropped, or on which a pipeline fails.
 
     Args:
-        processor: The pipelines.
-        spider: The spider, passed to pipelines with each item.
+        processor: The pipelines, which get the spider with each item.
+        spider: The spider.
         receivers: Destinations of finished items, in order.
         collected: List that also receives every finished item; None if they are not collected.
         stats: The statistics.

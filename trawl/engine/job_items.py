@@ -44,17 +44,7 @@ MAX_BYTES = 1 << 20
 
 
 class JobItems:
-    """Creates the holder for the items of each callback.
-
-    Attributes:
-        sender: The pipelines, and the receivers other than the job.
-        store: Encodes items.
-        frontier: Spills items.
-        job: The job with the outbox.
-        stats: Counts items at their acknowledgement.
-        collected: List that also receives acknowledged items; None if they are not collected.
-        limit: Decides how many items of a page are delivered at its acknowledgement; None: all.
-    """
+    """Creates the holder for the items of each callback."""
 
     def __init__(
         self,
@@ -66,13 +56,13 @@ class JobItems:
         collected: list[object] | None,
         limit: ItemLimit | None = None,
     ) -> None:
-        self.sender: ItemSender = sender
-        self.store: OutboxWriter = store
-        self.frontier: Frontier = frontier
+        self.sender: ItemSender = sender  # the pipelines, and the receivers other than the job
+        self.store: OutboxWriter = store  # encodes items
+        self.frontier: Frontier = frontier  # spills items
         self.job: Job = job
-        self.stats: Stats = stats
-        self.collected: list[object] | None = collected
-        self.limit: ItemLimit | None = limit
+        self.stats: Stats = stats  # counts items at their acknowledgement
+        self.collected: list[object] | None = collected  # also receives acknowledged items
+        self.limit: ItemLimit | None = limit  # decides how many items of a page are delivered; None: all
 
     def begin(self) -> None:
         """Deliver the items that an earlier run withheld, as far as this run's limit allows."""
@@ -96,26 +86,12 @@ class CallbackItems:
         waited: Seconds for which the callback waited until items were stored, or written to the feeds.
     """
 
-    __slots__ = (
-        "_bytes",
-        "_count",
-        "_counts",
-        "_finished",
-        "_items",
-        "_job_items",
-        "_lease",
-        "_spilled",
-        "position",
-        "waited",
-    )
-
     def __init__(self, job_items: JobItems, lease: Record | None) -> None:
         self._job_items = job_items
         self._lease = lease
         self._items: list[bytes] = []
         self._finished: list[object] = []
-        self._bytes = 0
-        self._count = 0
+        self._bytes = self._count = 0
         # Counted with the acknowledgement, so that a page repeated after a kill counts once.
         self._counts: dict[str, float] = {}
         self._spilled = 0
@@ -131,12 +107,7 @@ class CallbackItems:
         """Take an item of ``page`` if that needs no waiting; returns False if it does. May raise ItemLost."""
         job_items = self._job_items
         # Only `put` stops a page at the limit.
-        if (
-            len(self._items) >= MAX_ITEMS
-            or self._bytes >= MAX_BYTES
-            or job_items.limit is not None
-            or job_items.store.is_behind
-        ):
+        if self._is_full or job_items.limit is not None or job_items.store.is_behind:
             return False
         if not job_items.sender.put_nowait(item, page):
             return False

@@ -171,7 +171,7 @@ class Leases:
             self._admission.tell_scheduled(successor.request)
         if not is_here:
             self._stats.inc("shared/sent_on")
-            self._state.left(1)
+            self._state.ended(1)
         elif (
             attempt.task.is_stopped
             or successor.not_before > trio.current_time()
@@ -244,7 +244,7 @@ class Leases:
             raise
         self._deaths.dropped(host)
         self._stats.inc("dropped_by_hand", count - counted)
-        self._state.left(count)
+        self._state.ended(count)
 
     def restore(self) -> None:
         """Count the requests that an earlier run left in the frontier. They pass the throttle like any other."""
@@ -275,7 +275,7 @@ class Leases:
                 self._stats.inc("dupefilter_filtered", len(stored.seen))
             if stored.elsewhere:
                 self._stats.inc("shared/sent_on", len(stored.elsewhere))
-            self._state.left(len(records) - len(here))
+            self._state.ended(len(records) - len(here))
         return self._stored(here)
 
     def _stored(self, records: Sequence[Record]) -> bool:

@@ -237,7 +237,7 @@ class SharedJobFollower(Alone):
         for part in parts:
             del self._losing[part]
         self._host_state.forget({part for part in parts if not self._session.owns(part)}, trio.current_time())
-        self._state.left(pending)
+        self._state.ended(pending)
 
 
 def _nothing() -> None:

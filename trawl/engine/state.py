@@ -100,22 +100,6 @@ class RequestTask:
 
     A middleware may change the request or pass on another one. One task is good for one send. Enter it once, around
     everything that runs for the request.
-
-    Attributes:
-        is_cancelled: True after :meth:`cancel`.
-        url: The original URL of the request.
-        responder: Produces the outcome without a send; None: the request is sent.
-        diverted: Requirements of the request after its middleware; None: as granted.
-        times: Times of the request so far; None if nothing was sent and no responder was used.
-        read_at: Event loop time at which the body was read or the error came; None before.
-        is_used: True if the fetcher was called for this attempt, or user code responded. One attempt allows one send.
-        is_responded: True if user code responded or failed, so that nothing was sent.
-        skips_limiters: True if it has its places only because user code responded, so that it took no limiter.
-        is_stopped: True if the request was not sent because the attempt was for another request.
-        is_counted: True if its response was counted as a page.
-        is_decided: True if it is known whether its response is a page.
-        is_done: True if the task finished by itself and its outputs are stored.
-        places: Set when the request has its places, or gets none; made when it waits for them.
     """
 
     __slots__ = (
@@ -142,18 +126,18 @@ class RequestTask:
     def __init__(self, request: Request) -> None:
         self._scope: trio.CancelScope | None = None
         self.is_cancelled: bool = False
-        self.responder: Responder | None = None
-        self.diverted: Requirements | None = None
-        self.times: Times | None = None
-        self.read_at: float | None = None
-        self.is_used: bool = False
-        self.is_responded: bool = False
-        self.skips_limiters: bool = False
-        self.is_stopped: bool = False
-        self.is_counted: bool = False
-        self.is_decided: bool = False
-        self.is_done: bool = False
-        self.places: trio.Event | None = None
+        self.responder: Responder | None = None  # produces the outcome without a send
+        self.diverted: Requirements | None = None  # of the request after its middleware; None: as granted
+        self.times: Times | None = None  # None if nothing was sent and no responder was used
+        self.read_at: float | None = None  # event loop time at which the body was read or the error came
+        self.is_used: bool = False  # the fetcher was called for this attempt, or user code responded
+        self.is_responded: bool = False  # user code responded or failed, so that nothing was sent
+        self.skips_limiters: bool = False  # it has places only because user code responded, so it took no limiter
+        self.is_stopped: bool = False  # not sent, because the attempt was for another request
+        self.is_counted: bool = False  # its response was counted as a page
+        self.is_decided: bool = False  # it is known whether its response is a page
+        self.is_done: bool = False  # it finished by itself, and its outputs are stored
+        self.places: trio.Event | None = None  # set when it has its places, or gets none; made when it waits for them
         self.url: str = request.url
         self._method = request.method
         self._body = request.body
@@ -215,42 +199,24 @@ in_pipelines: ContextVar[bool] = ContextVar("trawl_in_pipelines", default=False)
 
 
 class State:
-    """Counts of one run. Idle is counted, not polled: plus one per admitted request, minus one after its last output.
-
-    Attributes:
-        open: Number of admitted requests that have not ended, plus one while ``start()`` is read.
-        tasks: Number of granted requests whose task has not ended.
-        page_tasks: Number of these tasks for pages; tasks of robots.txt and direct fetches are not in ``open``.
-        callbacks: Number of running callbacks.
-        finishing: Number of callbacks that have ended and whose step is not stored yet.
-        most_callbacks: Number of running callbacks at which no further page is sent.
-        is_paused: True while no page is sent.
-        is_reading: True while ``start()`` or receivers of ``spider_idle`` may add requests.
-        is_begun: True once the state of an earlier run is restored, so that requests may be added.
-        is_over: True if no more requests are accepted.
-        dropped: Hosts whose pages are dropped, with the arrival order below which pages are dropped.
-        keepers: Number of blocks that keep the crawl from ending while nothing is open.
-        waiters: Direct fetches that have room and no outcome yet.
-        reason: Reason why the crawl is ending; None while it is not.
-        wakeup: Wakes the dispatcher.
-    """
+    """Counts of one run. Idle is counted, not polled: plus one per admitted request, minus one after its last output."""
 
     def __init__(self, most_callbacks: int) -> None:
-        self.most_callbacks: int = most_callbacks
-        self.finishing: int = 0
-        self.is_paused: bool = False
-        self.is_reading: bool = False
-        self.is_begun: bool = False
-        self.is_over: bool = False
-        self.keepers: int = 0
-        self.open: int = 0
-        self.tasks: int = 0
-        self.page_tasks: int = 0
-        self.callbacks: int = 0
-        self.reason: str | None = None
-        self.dropped: dict[str, int] = {}
-        self.waiters: dict[FetchWaiter, None] = {}
-        self.wakeup: Wakeup = Wakeup()
+        self.most_callbacks: int = most_callbacks  # number of running callbacks at which no further page is sent
+        self.finishing: int = 0  # number of callbacks that have ended and whose step is not stored yet
+        self.is_paused: bool = False  # no page is sent
+        self.is_reading: bool = False  # start() or receivers of spider_idle may add requests
+        self.is_begun: bool = False  # the state of an earlier run is restored, so that requests may be added
+        self.is_over: bool = False  # no more requests are accepted
+        self.keepers: int = 0  # number of blocks that keep the crawl from ending while nothing is open
+        self.open: int = 0  # number of admitted requests that have not ended, plus one while start() is read
+        self.tasks: int = 0  # number of granted requests whose task has not ended
+        self.page_tasks: int = 0  # those of pages; robots.txt and direct fetches are not in `open`
+        self.callbacks: int = 0  # number of running callbacks
+        self.reason: str | None = None  # why the crawl is ending; None while it is not
+        self.dropped: dict[str, int] = {}  # hosts, with the arrival order below which their pages are dropped
+        self.waiters: dict[FetchWaiter, None] = {}  # direct fetches that have room and no outcome yet
+        self.wakeup: Wakeup = Wakeup()  # wakes the dispatcher
         self._ending: trio.Event = trio.Event()
         self._idle: trio.Event | None = None
         self._room: trio.Event | None = None
@@ -271,14 +237,8 @@ class State:
         """Count ``n`` admitted requests as open."""
         self.open += n
 
-    def ended(self) -> None:
-        """Count one request as ended, after its last output."""
-        self.open -= 1
-        if self.open <= self._low:
-            self._is_low()
-
-    def left(self, n: int) -> None:
-        """Count ``n`` requests as gone, because they were already seen or belong to another process."""
+    def ended(self, n: int = 1) -> None:
+        """Count ``n`` requests as ended, after their last output, or as gone: already seen, or of another process."""
         self.open -= n
         if self.open <= self._low:
             self._is_low()
