@@ -199,7 +199,7 @@ in_pipelines: ContextVar[bool] = ContextVar("trawl_in_pipelines", default=False)
 
 
 class State:
-    """Counts of one run. Idle is counted, not polled: plus one per admitted request, minus one after its last output."""
+    """Counts of one run. Idle is counted, not polled: one more per admitted request, one less after its last output."""
 
     def __init__(self, most_callbacks: int) -> None:
         self.most_callbacks: int = most_callbacks  # number of running callbacks at which no further page is sent
