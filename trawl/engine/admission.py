@@ -36,8 +36,8 @@ import trio
 
 from trawl.engine.cache_lookup import NoCache
 from trawl.engine.context import CrawlContext
-from trawl.engine.robots_gate import RobotsGates, end_unread
-from trawl.engine.state import RequestTask, Waiter, in_steps
+from trawl.engine.robots_gate import RobotsGates, RobotsWaiter, end_unread
+from trawl.engine.state import RequestTask, in_steps
 from trawl.errors import DownloadError, IgnoreRequest, UsageError
 from trawl.events import RequestDropped, RequestScheduled
 from trawl.frontier import MemoryFrontier, Record, ScopeAmounts
@@ -50,6 +50,7 @@ from trawl.scheduler.attempt import amounts_of
 from trawl.throttling import Throttle
 
 if TYPE_CHECKING:
+    from trawl.engine.direct import FetchWaiter
     from trawl.engine.limits import CrawlLimits
 
 __all__ = ["Admission", "Requirements", "not_before"]
@@ -185,9 +186,11 @@ class Admission:
                 self.note_start(request)
             refusal = self._rules.refusal(request, depth=depth)
             if refusal is not None:
-                self._dropped(request, refusal)
+                words = refusal.replace("_", " ")
+                self._stats.inc(refusal)
+                self._tell_dropped([request], refusal, words)
                 if is_start:
-                    logger.error("%r from start() or add() is dropped: %s", request, refusal.replace("_", " "))
+                    logger.error("%r from start() or add() is dropped: %s", request, words)
                 continue
             request.depth = depth
             admitted.append(request)
@@ -198,8 +201,7 @@ class Admission:
         fresh = await self._claimed(marks)
         if repeated := fresh.count(False):  # most links of a page, so count them at once
             self._stats.inc("dupefilter_filtered", repeated)
-            if self._tells or RequestDropped in self._events.wanted:
-                self._tell_repeated(compress(admitted, map(not_, fresh)))
+            self._tell_dropped(compress(admitted, map(not_, fresh)), "dupefilter_filtered", "seen before")
         records = []
         for request, mark in compress(zip(admitted, marks, strict=True), fresh):
             if request.placeholder:
@@ -220,11 +222,10 @@ class Admission:
         if RequestScheduled in self._events.wanted:
             self._events.emit(RequestScheduled(request))
 
-    def _tell_repeated(self, requests: Iterable[Request]) -> None:
-        for request in requests:
-            if self._tells:
-                logger.debug("%r is dropped: seen before", request)
-            self._events.emit(RequestDropped(request, "dupefilter_filtered"))
+    def _tell_dropped(self, requests: Iterable[Request], reason: str, words: str) -> None:
+        for request in requests if self._tells or RequestDropped in self._events.wanted else ():
+            logger.debug("%r is dropped: %s", request, words)
+            self._events.emit(RequestDropped(request, reason))
 
     def note_start(self, request: Request) -> None:
         """Record a request that user code, not a page, has named."""
@@ -325,7 +326,12 @@ class Admission:
     # -- direct fetches and robots.txt
 
     async def direct_attempt(
-        self, request: Request, waiter: Waiter, *, passes_gate: bool = False, replaces: Attempt | None = None
+        self,
+        request: Request,
+        waiter: FetchWaiter | RobotsWaiter,
+        *,
+        passes_gate: bool = False,
+        replaces: Attempt | None = None,
     ) -> Attempt:
         """Return the scheduler's attempt for a request that never enters the frontier.
 
@@ -333,11 +339,11 @@ class Admission:
         ``replaces`` an attempt. Raises any error of a user's manager that names the scopes.
         """
         self._prepare(request, None)
-        is_same = replaces is not None and request is replaces.request
-        diverted = replaces.task.diverted if replaces is not None and is_same else None
-        has_tab = notes_of(request if replaces is None else replaces.request).has_tab
-        before = None if replaces is None else replaces.scopes
-        needs = diverted or await self._requirements_of(request, before, has_tab=has_tab)
+        earlier, before, diverted = request, None, None
+        if replaces is not None:
+            earlier, before = replaces.request, replaces.scopes
+            diverted = replaces.task.diverted if request is earlier else None
+        needs = diverted or await self._requirements_of(request, before, has_tab=notes_of(earlier).has_tab)
         self.check_ours(request, needs.scopes)
         return Attempt(
             request,
@@ -416,7 +422,7 @@ class Admission:
         options = attempt.options
         if options.is_diverted or attempt.task.differs_from(request):
             return True
-        return self._restored_at > -math.inf and options.lease is not None and self._is_restored(options.lease)
+        return self._restored_at > -math.inf and attempt.is_page and self._is_restored(options.lease)
 
     def _is_restored(self, record: Record) -> bool:
         return record.found_at is None or record.found_at <= self._restored_at
@@ -528,13 +534,6 @@ class Admission:
         if not mark or not self._follows_loops:
             return False
         return any(self._mark(request.replace(url=url)) == mark for url in request.meta_get("redirect_urls", ()))
-
-    def _dropped(self, request: Request, reason: str) -> None:
-        self._stats.inc(reason)
-        if self._tells:
-            logger.debug("%r is dropped: %s", request, reason.replace("_", " "))
-        if RequestDropped in self._events.wanted:
-            self._events.emit(RequestDropped(request, reason))
 
 
 def not_before(request: Request) -> float:

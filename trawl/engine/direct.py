@@ -45,13 +45,13 @@ class FetchWaiter:
     def __init__(self, parent: Attempt | None) -> None:
         self._event = trio.Event()
         self.parent: Attempt | None = parent
-        self.attempt: Attempt | None = None
+        self.attempt: Attempt  # set before anything else knows the waiter
         self.outcome: Outcome | None = None
 
     @property
     def is_waiting(self) -> bool:
         """True until the fetch is granted or has ended."""
-        return self.outcome is None and (self.attempt is None or self.attempt.task is None)
+        return self.outcome is None and self.attempt.task is None
 
     def deliver(self, outcome: Outcome) -> None:
         """Store the outcome, and wake the waiting task."""
@@ -131,7 +131,7 @@ class DirectFetcher:
                     self._admission.count_sub_request(waiter.attempt, -1)
                 # Cancelled: no task waits for the fetch any more.
                 if waiter.outcome is None:
-                    self._withdraw(waiter)
+                    self._withdraw(waiter.attempt)
 
     def _let_in(self, parent: Attempt | None) -> AbstractAsyncContextManager[object]:
         """Return the limiter for a fetch of ``parent``: none if that is a direct fetch or still in its middleware.
@@ -148,8 +148,7 @@ class DirectFetcher:
                 self._give_up(waiter)
 
     def _give_up(self, waiter: FetchWaiter) -> None:
-        assert waiter.attempt is not None
-        self._withdraw(waiter)
+        self._withdraw(waiter.attempt)
         if waiter.parent is not None:
             waiter.parent.task.cancel()
         # Outside callbacks the fetch raises an error. So it does in a pipeline, which is shielded from its callback's
@@ -157,10 +156,7 @@ class DirectFetcher:
         request = waiter.attempt.request
         waiter.deliver(Outcome(request, error=IgnoreRequest(f"{request!r}: the crawl is ending")))
 
-    def _withdraw(self, waiter: FetchWaiter) -> None:
-        attempt = waiter.attempt
-        if attempt is None:
-            return
+    def _withdraw(self, attempt: Attempt) -> None:
         if attempt.task is not None:
             attempt.task.cancel()
         else:

@@ -179,7 +179,7 @@ class Dispatcher:
         return self._gates.failure_of(attempt) if reason.startswith("robots_") else None
 
     def _gone(self, attempt: Attempt) -> None:
-        if attempt.options.lease is not None:
+        if attempt.is_page:
             self._prefetcher.granted(attempt.options.lease.lane)
 
 

@@ -242,7 +242,7 @@ class Engine:
 
     def _dropped(self, attempt: Attempt) -> str | None:
         """Return ``"dropped_by_hand"`` if a user has dropped the pages of its host since it was found; else None."""
-        if not attempt.is_page or attempt.options.lease is None:
+        if not attempt.is_page:
             return None
         before = self.context.state.dropped.get(host_scope(attempt.request.url), 0)
         return "dropped_by_hand" if abs(attempt.options.lease.order) < before else None

@@ -187,9 +187,7 @@ class Leases:
 
     async def _replace_direct(self, attempt: Attempt, then: Replace) -> None:
         """Replace the request of a direct fetch, which keeps its waiter."""
-        waiter = attempt.options.waiter
-        assert waiter is not None
-        request = then.request
+        waiter, request = attempt.options.waiter, then.request
         request.depth = attempt.request.depth
         try:
             until = not_before(request) if then.is_new_target else 0.0

@@ -226,7 +226,7 @@ class CrawlLimits:
         has_budget = attempt.lane is not None and any(scope.pages is not None for scope in attempt.lane.scopes)
         if has_budget or self._pages - self._others.in_flight <= 0:
             for waiter in list(self._state.waiters):
-                if waiter.parent is not None and waiter.attempt is not None and not waiter.attempt.is_sub_request:
+                if waiter.parent is not None and not waiter.attempt.is_sub_request:
                     self.decide_early(waiter.parent, waiter.attempt)
 
     def decide_early(self, attempt: Attempt, fetch: Attempt) -> None:

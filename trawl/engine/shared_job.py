@@ -215,9 +215,7 @@ class SharedJobFollower(Alone):
 
     def _used_parts(self) -> set[int]:
         """Return the partitions of hosts for which a direct fetch waits for its turn or is in flight."""
-        attempts = [
-            waiter.attempt for waiter in self._state.waiters if waiter.attempt is not None and waiter.outcome is None
-        ]
+        attempts = [waiter.attempt for waiter in self._state.waiters if waiter.outcome is None]
         origins = {origin_of(attempt.request.url) for attempt in attempts}
         return {*map(part_of, origins), *[part_of(f"//{id}") for attempt in attempts for id, _ in attempt.scopes]}
 
@@ -229,7 +227,7 @@ class SharedJobFollower(Alone):
             await self._leases.put_back(attempts)
 
     def _goes(self, attempt: Attempt) -> bool:
-        return attempt.options.lease is not None and self.is_shut(attempt.options.lease.lane)
+        return attempt.is_page and self.is_shut(attempt.options.lease.lane)
 
     async def _give_back(self, parts: Collection[int]) -> None:
         """Release all free partitions together, because each call takes a round trip."""

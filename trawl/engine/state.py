@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Generator
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import trio
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trawl.engine.admission import Requirements
     from trawl.engine.direct import FetchWaiter
 
-__all__ = ["RequestTask", "Responder", "State", "Waiter", "Wakeup", "current_attempt", "in_pipelines", "in_steps"]
+__all__ = ["RequestTask", "Responder", "State", "Wakeup", "current_attempt", "in_pipelines", "in_steps"]
 
 T = TypeVar("T")
 
@@ -67,21 +67,6 @@ class Wakeup:
 
 Responder = Callable[[Request], Awaitable[Outcome]]
 """Produces the outcome of a request without sending it."""
-
-
-class Waiter(Protocol):
-    """Receives the outcome of a direct fetch or of a robots.txt instead of a callback.
-
-    Attributes:
-        attempt: The awaited attempt; None before it is made.
-        parent: The attempt in whose task the fetch was started; None outside such tasks.
-    """
-
-    attempt: Attempt | None
-    parent: Attempt | None
-
-    def deliver(self, outcome: Outcome) -> None:
-        """Process the outcome. Must not wait."""
 
 
 async def in_steps(steps: Generator[None, None, T]) -> T:
