@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 
 import pytest
 import trio
 
 from trawl.engine.callbacks import BATCH, CallbackOutputs, InvalidOutput
 from trawl.engine.items import ItemSender
+from trawl.engine.limits import ItemLimit
+from trawl.engine.state import State
 from trawl.errors import DropItem
 from trawl.http import Request, Response
 from trawl.observe import Stats
@@ -54,8 +57,12 @@ class Sink:
         raise NotImplementedError
 
 
+def unlimited() -> ItemLimit:
+    return ItemLimit(math.inf, State(1))
+
+
 def sender(*sinks: Sink, collected: list[object] | None = None, stats: Stats | None = None) -> ItemSender:
-    return ItemSender(Pipelines(), None, sinks, collected, stats or Stats())
+    return ItemSender(Pipelines(), None, sinks, collected, stats or Stats(), unlimited())
 
 
 async def test_a_million_requests_are_never_held_at_once() -> None:  # C4
@@ -94,7 +101,7 @@ async def test_a_dropped_item_is_logged_as_it_says(caplog: pytest.LogCaptureFixt
             raise DropItem("not wanted", log_level=item["level"])
 
     caplog.set_level(logging.DEBUG, "trawl")
-    way = ItemSender(Pipelines([Strict()]), None, (), [], Stats())
+    way = ItemSender(Pipelines([Strict()]), None, (), [], Stats(), unlimited())
     for level in (None, "ERROR", "warning", logging.DEBUG):
         await way.put({"level": level})
     assert [record.levelname for record in caplog.records] == ["INFO", "ERROR", "WARNING", "DEBUG"]
@@ -111,7 +118,7 @@ async def test_dropped_and_failing_items_are_counted_and_go_no_further(caplog: p
 
     caplog.set_level(logging.INFO, "trawl")
     stats, collected = Stats(), list[object]()
-    way = ItemSender(Pipelines([Picky()]), None, (), collected, stats)
+    way = ItemSender(Pipelines([Picky()]), None, (), collected, stats, unlimited())
     for n in range(4):
         assert not way.put_nowait({"n": n})
         await way.put({"n": n}, f"http://a.example/{n}" if n == 2 else "")

@@ -22,6 +22,8 @@ from trawl.engine.callbacks import BATCH
 from trawl.engine.context import CrawlContext
 from trawl.engine.direct import DirectFetcher
 from trawl.engine.leases import MAX_PENDING, Leases
+from trawl.engine.no_job import NoJobState
+from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.state import current_attempt
 from trawl.errors import IgnoreRequest, SettingsError
 from trawl.events import MAX_UNREAD, Event, EventStream, EventT
@@ -47,10 +49,10 @@ __all__ = ["Crawl", "Watcher"]
 class ThrottlingHandle:
     """Changes limits while the crawl runs: ``crawl.throttling``."""
 
-    def __init__(self, throttle: Throttle, pending: Callable[[str], int]) -> None:
+    def __init__(self, throttle: Throttle, pending: Callable[[str], int], store: Callable[[], None]) -> None:
         self._throttle = throttle
         self._pending = pending
-        self.stored: Callable[[], None] = _do_nothing  # stores the changed limits soon, in a job
+        self._store = store  # stores the changed limits soon, in a job
 
     def set(self, scope: str, /, **limits: Any) -> None:
         """Set limits of a scope. They apply to waiting requests at once. The next run of a job continues with them.
@@ -65,7 +67,7 @@ class ThrottlingHandle:
         """
         self._throttle.set(scope, trio.current_time(), **limits)
         self._throttle.keep_limits(scope, limits)
-        self.stored()
+        self._store()
 
     def preview(self, scope: str, /, **limits: Any) -> tuple[SendLimit, SendLimit, int]:
         """Return the rate that a scope allows now, the rate with these limits, and the number of its pending requests.
@@ -102,6 +104,8 @@ class Crawl:
         throttle: Throttle,
         direct: DirectFetcher,
         leases: Leases,
+        gates: RobotsGates,
+        job_state: NoJobState,
     ) -> None:
         self.spider: Spider[Any] = context.spider
         self.settings: Mapping[str, Any] = context.values.settings
@@ -121,8 +125,8 @@ class Crawl:
         self._adding = trio.Lock()  # taken by the caller that waits for room and stores its requests
         self._status_keeper: StatusKeeper | None = None
         self._status_wanted = trio.Event()
-        self.robots_words: Callable[[str], list[str]] = lambda host: []  # set by the engine
-        self.throttling: ThrottlingHandle = ThrottlingHandle(throttle, self.pending_of)
+        self._gates = gates
+        self.throttling: ThrottlingHandle = ThrottlingHandle(throttle, self.pending_of, job_state.has_backed_off)
         for name, config in context.middleware_stack.settings.sessions.items():
             try:
                 self.session(name, **config)
@@ -545,7 +549,7 @@ class Crawl:
             subject: A host, or a URL of the host.
         """
         host = host_scope(subject) if "://" in subject else normal_id(subject)
-        lines = self.robots_words(host)
+        lines = self._gates.words_of(host)
         scope = self._throttle.table.get(self._throttle.resolver.scope_of_host(host))
         if scope is not None and scope.state.totals.last_hint:
             lines.append(f"header {scope.state.totals.last_hint}")
@@ -558,9 +562,6 @@ class Crawl:
     def when_cancelled(self, hook: Callable[[], None]) -> None:
         """Register ``hook`` to be called when the crawl is cancelled, so that shielded work can hurry."""
         self._when_cancelled.append(hook)
-
-
-def _do_nothing() -> None: ...
 
 
 def _checked(given: object) -> Request:

@@ -176,9 +176,9 @@ class Engine:
 
     def _make_user_code(self, context: CrawlContext) -> None:
         """Make the crawl as user code sees it, then user classes: a manager may use the whole crawl when it is made."""
-        self.crawl: Crawl = Crawl(context, self.scheduler, self.throttle, self.direct, self.leases)
-        self.crawl.robots_words = self.gates.words_of
-        self.crawl.throttling.stored = self.job_state.has_backed_off
+        self.crawl: Crawl = Crawl(
+            context, self.scheduler, self.throttle, self.direct, self.leases, self.gates, self.job_state
+        )
         context.spider.bind(self.crawl)  # the spider existed first: attributes of the spider read the settings
         self.throttle.make_managers(self.crawl)
         # User code that may await, fetch and respond.

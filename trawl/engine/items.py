@@ -92,7 +92,7 @@ class ItemSender:
         receivers: Destinations of finished items, in order.
         collected: List that also receives every finished item; None if they are not collected.
         stats: The statistics.
-        limit: Limits the items between the pipelines and the receivers; None: no limit.
+        limit: Limits the items between the pipelines and the receivers.
         is_buffered: True if items are buffered until they are acknowledged, and counted then.
         events: Receives an event for each item that is dropped or fails.
 
@@ -107,7 +107,7 @@ class ItemSender:
         receivers: Sequence[ItemReceiver],
         collected: list[object] | None,
         stats: Stats,
-        limit: ItemLimit | None = None,
+        limit: ItemLimit,
         *,
         is_buffered: bool = False,
         events: Events | None = None,
@@ -123,7 +123,7 @@ class ItemSender:
         self.waited: float = 0.0
         self._tells = logger.isEnabledFor(logging.DEBUG)
         # A single receiver refuses an item before anything takes it. With two, the first would have taken it already.
-        self._is_direct = processor.is_empty and len(self._receivers) <= 1 and limit is None
+        self._is_direct = processor.is_empty and len(self._receivers) <= 1 and not limit.is_needed
 
     @property
     def is_lasting(self) -> bool:
@@ -172,10 +172,8 @@ class ItemSender:
             page: The URL of the page it was found on; "" for one of ``start()``.
             counts: Counts dropped and failed items; None: the statistics, at once.
         """
-        limit = self._limit
         counts = self._stats if counts is None else counts
-        if limit is not None:
-            limit.check()  # pipelines need not see an item that will not be delivered
+        self._limit.check()  # pipelines need not see an item that will not be delivered
         if not self._processor.is_empty:
             token = in_pipelines.set(True)
             try:
@@ -192,22 +190,19 @@ class ItemSender:
                 return None
             finally:
                 in_pipelines.reset(token)
-        if limit is not None:
-            limit.take()
+        self._limit.take()
         for receiver in self._receivers:
             try:
                 await receiver.put(item, page)
             except ItemLost as error:
-                if limit is not None:
-                    limit.give_back()
+                self._limit.give_back()
                 self._lost(item, error)
                 raise
             except _BROKEN:
                 # The writer has failed, and its failure is about to cancel the crawl. The callback must not get this
                 # error.
                 await trio.sleep_forever()
-        if limit is not None:
-            limit.taken()
+        self._limit.taken()
         self._taken(item, page)
         return item
 

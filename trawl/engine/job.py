@@ -15,8 +15,9 @@ a login must not outlive the login. The final state is stored after the crawl ha
 from __future__ import annotations
 
 import logging
+import math
 import socket
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from datetime import datetime
 from functools import partial
@@ -32,7 +33,7 @@ from trawl.clock import WallClock
 from trawl.engine.callback_deaths import CallbackDeaths, JobWorker
 from trawl.engine.context import CrawlContext
 from trawl.engine.host_state import HostState, WriteTimer
-from trawl.engine.items import ItemSender, Processor, Writer
+from trawl.engine.items import ItemSender, Processor
 from trawl.engine.job_items import JobItems
 from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.no_job import Alone, EndlessLease, NoJob, NoJobState
@@ -51,7 +52,6 @@ from trawl.frontier.sections import (
     statistics_section,
     statistics_so_far,
 )
-from trawl.http import Request
 from trawl.observe import Stats
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
@@ -282,19 +282,9 @@ class OpenJob(NoJob):
             return ""
         return self.session.others.owner_of(part) or "another process"
 
-    @property
-    def storing(self) -> Collection[Request]:
-        """Requests that have ended or are replaced by a step that is not stored yet."""
-        return self.job.storing.values()
-
     def step_words(self, now: float) -> str:
         """Return the durations of the job's steps in words."""
         return self.job.step_times.text(now)
-
-    @property
-    def writers(self) -> Sequence[Writer]:
-        """The task that copies items from the outbox to the feeds."""
-        return (self.outbox,)
 
     def wire(self, transport: Transport) -> Transport:
         """Return a transport that sends only while the job belongs to this process."""
@@ -308,11 +298,12 @@ class OpenJob(NoJob):
         """Make the object that stores the crawl's state in the job."""
         return JobState(self, context, throttle)
 
-    def make_items(self, context: CrawlContext, processor: Processor, limit: ItemLimit | None) -> JobItems:
+    def make_items(self, context: CrawlContext, processor: Processor, limit: ItemLimit) -> JobItems:
         """Make the object that puts the items of callbacks into the outbox."""
         receivers, stats = context.output.receivers, context.stats
         # Receivers other than the job get items before the page ends, so check the limit for each item.
-        at_once, at_end = (limit, None) if receivers else (None, limit)
+        unlimited = ItemLimit(math.inf, context.state)
+        at_once, at_end = (limit, unlimited) if receivers else (unlimited, limit)
         sender = ItemSender(
             processor, context.spider, receivers, None, stats, at_once, is_buffered=True, events=context.events
         )
@@ -401,6 +392,8 @@ async def open_job(
                     session=job.session,
                     lease=job.lease or EndlessLease(),
                     deaths=deaths,
+                    storing=job.storing.values(),
+                    writers=(outbox,),
                 )
 
 

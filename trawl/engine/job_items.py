@@ -54,7 +54,7 @@ class JobItems:
         job: Job,
         stats: Stats,
         collected: list[object] | None,
-        limit: ItemLimit | None = None,
+        limit: ItemLimit,
     ) -> None:
         self.sender: ItemSender = sender  # the pipelines, and the receivers other than the job
         self.store: OutboxWriter = store  # encodes items
@@ -62,13 +62,12 @@ class JobItems:
         self.job: Job = job
         self.stats: Stats = stats  # counts items at their acknowledgement
         self.collected: list[object] | None = collected  # also receives acknowledged items
-        self.limit: ItemLimit | None = limit  # decides how many items of a page are delivered; None: all
+        self.limit: ItemLimit = limit  # decides how many items of a page are delivered
 
     def begin(self) -> None:
         """Deliver the items that an earlier run withheld, as far as this run's limit allows."""
         withheld = self.store.withheld
-        count = withheld if self.limit is None else self.limit.take_some(withheld)
-        if count:
+        if count := self.limit.take_some(withheld):
             logger.info("job %s: %d items beyond the limit of an earlier run come first", self.job.name, count)
             self.stats.inc("item_scraped_count", count)
             self.store.release(count, self.collected)
@@ -107,7 +106,7 @@ class CallbackItems:
         """Take an item of ``page`` if that needs no waiting; returns False if it does. May raise ItemLost."""
         job_items = self._job_items
         # Only `put` stops a page at the limit.
-        if self._is_full or job_items.limit is not None or job_items.store.is_behind:
+        if self._is_full or job_items.limit.is_needed or job_items.store.is_behind:
             return False
         if not job_items.sender.put_nowait(item, page):
             return False
@@ -122,7 +121,6 @@ class CallbackItems:
         Full if the page has yielded so many items that it is probably endless.
         """
         job_items = self._job_items
-        limit = job_items.limit
         try:
             await self._timed(job_items.store.room())
         except FeedError:
@@ -131,8 +129,8 @@ class CallbackItems:
         self.position += 1
         if finished is None:
             return None
-        if limit is not None and self._lease is not None:
-            limit.check_page(self._count + 1, self._lease.request.url)
+        if self._lease is not None:
+            job_items.limit.check_page(self._count + 1, self._lease.request.url)
         self._hold(finished, page)
         if self._is_full:
             await self._timed(self._spill())
@@ -147,9 +145,7 @@ class CallbackItems:
         for key, n in self._counts.items():
             job_items.stats.inc(key, n)
         if self._count:
-            limit = job_items.limit
-            count = self._count if limit is None else limit.take_some(self._count)
-            if count:
+            if count := job_items.limit.take_some(self._count):
                 job_items.stats.inc("item_scraped_count", count)
             if job_items.collected is not None:
                 job_items.collected += self._finished[:count]
@@ -167,7 +163,7 @@ class CallbackItems:
 
     def _hold(self, item: object, page: str) -> None:
         job_items = self._job_items
-        if not job_items.store.is_empty or job_items.limit is not None:
+        if not job_items.store.is_empty or job_items.limit.is_needed:
             try:
                 encoded = job_items.store.encode(item, page, self)
             except ItemLost as error:

@@ -57,14 +57,16 @@ class ItemLimit:
     """Counts the items that may still be delivered, at most ``most`` in the whole crawl.
 
     Attributes:
+        is_needed: False if there is no limit, and nobody needs the attributes.
         count: Number of accepted items.
         latest_at: Event loop time of the latest item, in seconds; ``-inf`` before the first.
     """
 
-    def __init__(self, most: float, state: State) -> None:
+    def __init__(self, most: float, state: State, *, is_needed: bool = False) -> None:
         self._left = most
         self._most = most
         self._state = state
+        self.is_needed: bool = is_needed
         self.count: int = 0
         self.latest_at: float = -math.inf
 
@@ -132,7 +134,7 @@ class CrawlLimits:
     Attributes:
         began_at: Event loop time of the start of the first process that works on the job now; infinity if this
             process's own start counts.
-        items: Limits the items; None if nothing about items needs to be known.
+        items: Limits the items.
     """
 
     def __init__(
@@ -154,15 +156,14 @@ class CrawlLimits:
         self._undecided = 0  # counted whole responses that may yet turn out not to be pages
         self._others = Counts()
         self.began_at: float = math.inf
-        self.items: ItemLimit | None = None
-        if settings.closespider_itemcount or settings.closespider_timeout_no_item:
-            self.items = ItemLimit(settings.closespider_itemcount or math.inf, state)
+        items, timeout = settings.closespider_itemcount, settings.closespider_timeout_no_item
+        self.items: ItemLimit = ItemLimit(items or math.inf, state, is_needed=bool(items or timeout))
         self._limit_places()
 
     def share(self, session: JobSession) -> None:
         """Let the limits hold for all processes of a job, of which ``session`` is this one's."""
         self.began_at = session.began_at
-        self.items = self.items or ItemLimit(math.inf, self._state)
+        self.items.is_needed = True
         session.count(self._counts, self._hear)
 
     @property
@@ -281,8 +282,7 @@ class CrawlLimits:
             self._state.end("closespider_errorcount")
 
     def _counts(self) -> Counts:
-        items = 0 if self.items is None else self.items.count
-        return Counts(self._counted, self._scheduler.in_flight, items, self._failed)
+        return Counts(self._counted, self._scheduler.in_flight, self.items.count, self._failed)
 
     def _hear(self, others: Counts) -> None:
         known, self._others = self._others, others
@@ -290,7 +290,7 @@ class CrawlLimits:
             return
         self._pages -= others.pages - known.pages
         self._errors -= others.errors - known.errors
-        if self.items is not None and others.items != known.items:
+        if others.items != known.items:
             self.items.others_gave(others.items - known.items)
         self._limit_places()
         self._end_if_reached()

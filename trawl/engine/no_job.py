@@ -86,6 +86,8 @@ class NoJob:
         deaths: Records running user code, and knows the pages whose code ended a process.
         resume_words: How a paused crawl is resumed.
         lease: Time for which the job belongs to this process.
+        storing: Requests that have ended or are replaced by a step that is not stored yet.
+        writers: The tasks that write the job's items.
     """
 
     is_durable: bool = False
@@ -95,6 +97,8 @@ class NoJob:
     session: JobSession | None = None
     deaths: NoDeaths = attrs.field(factory=NoDeaths)
     lease: SessionLease | EndlessLease = attrs.field(factory=EndlessLease)
+    storing: Collection[Request] = ()
+    writers: Sequence[Writer] = ()
 
     @property
     def is_shared(self) -> bool:
@@ -112,19 +116,9 @@ class NoJob:
         """Return the process that sends to a host; "" if it is this one."""
         return ""
 
-    @property
-    def storing(self) -> Collection[Request]:
-        """Requests that have ended or are replaced by a step that is not stored yet."""
-        return ()
-
     def step_words(self, now: float) -> str:
         """Return the durations of the job's steps in words."""
         return ""
-
-    @property
-    def writers(self) -> Sequence[Writer]:
-        """The tasks that write the job's items."""
-        return ()
 
     def wire(self, transport: Transport) -> Transport:
         """Return a transport that sends only while the job belongs to this process."""
@@ -134,7 +128,7 @@ class NoJob:
         """Make the object that stores the crawl's state in the job."""
         return NoJobState()
 
-    def make_items(self, context: CrawlContext, processor: Processor, limit: ItemLimit | None) -> ItemSender | JobItems:
+    def make_items(self, context: CrawlContext, processor: Processor, limit: ItemLimit) -> ItemSender | JobItems:
         """Make the object that takes the items of callbacks."""
         output, stats, events = context.output, context.stats, context.events
         return ItemSender(processor, context.spider, output.receivers, output.collected, stats, limit, events=events)

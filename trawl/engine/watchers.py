@@ -77,7 +77,7 @@ def limit_watchers(settings: EngineSettings, limits: CrawlLimits, measure: Measu
     watchers: list[Watcher] = []
     if settings.closespider_timeout:
         watchers.append(partial(_until, settings.closespider_timeout, limits.began_at))
-    if settings.closespider_timeout_no_item and limits.items is not None:
+    if settings.closespider_timeout_no_item:
         watchers.append(partial(_while_items_come, settings.closespider_timeout_no_item, limits.items))
     if settings.memusage_limit_mb or settings.memusage_warning_mb:
         if measure() is None:
