@@ -132,10 +132,7 @@ class Engine:
         self.scheduler: Scheduler = self._scheduler(line, context.open_job.vet(self._refusal))
         self.scheduler.holder = self
         self.limits: CrawlLimits = CrawlLimits(
-            context.values.engine,
-            state=context.state,
-            scheduler=self.scheduler,
-            changed=self._scope_changed,
+            context.values.engine, state=context.state, scheduler=self.scheduler, changed=self._scope_changed
         )
         context.open_job.share(self.limits)
         self.job_state: NoJobState = context.open_job.make_state(context, self.throttle)
@@ -191,10 +188,10 @@ class Engine:
 
     def _make_tasks(self, context: CrawlContext, admission: Admission, prefetcher: Prefetcher) -> None:
         """Make what runs: the reader of ``start()``, the worker of each attempt, and the dispatcher that starts it."""
-        items = context.open_job.make_items(context, self.processor, self.limits.items)
-        self.items: ItemSender | JobItems = items
-        fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
-        layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
+        leases, hooks, throttle, limits = self.leases, self.hooks, self.throttle, self.limits
+        self.items: ItemSender | JobItems = context.open_job.make_items(context, self.processor, limits.items)
+        fetcher = Fetcher(context, admission, self.scheduler, throttle, self._limiters, limits)
+        layers = context.middleware_stack.middleware(self.crawl, throttle.open_at)
         if context.middleware_stack.settings.downloader_middlewares:
             self.scheduler.preparations.caution = CAUTION if any(layer.may_respond for layer in layers) else 1.0
         has_user_code = self.scheduler.preparations.has_user_code
@@ -202,26 +199,15 @@ class Engine:
         fetch = compose([layer.middleware for layer in layers], send)
         self.script_pages: ScriptPages = ScriptPages()
         worker = context.open_job.worker_class(Worker)(
-            context,
-            fetch,
-            layers,
-            fetcher,
-            self.leases,
-            items,
-            self.throttle,
-            self.limits,
-            self.hooks,
-            self.script_pages,
+            context, fetch, layers, fetcher, leases, self.items, throttle, limits, hooks, self.script_pages
         )
-        self.start_requests: StartRequests = StartRequests(
-            context, self.leases, items, self.job_state, self.hooks.start
-        )
-        self.idle_runner: IdleRunner = IdleRunner(self.hooks, self.leases, context.shields, context.state)
+        self.start_requests: StartRequests = StartRequests(context, leases, self.items, self.job_state, hooks.start)
+        self.idle_runner: IdleRunner = IdleRunner(hooks, leases, context.shields, context.state)
         self.shared_job: Alone = context.open_job.make_follower(self, admission, prefetcher)
         self.dispatcher: Dispatcher = Dispatcher(
             scheduler=self.scheduler,
             prefetcher=prefetcher,
-            throttle=self.throttle,
+            throttle=throttle,
             gates=self.gates,
             admission=admission,
             limiters=self._limiters,

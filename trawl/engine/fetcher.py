@@ -138,11 +138,6 @@ class _Write:
         """Event loop time of the send; None if the request was not sent."""
         return self._attempt.times.sent_at
 
-    def had_new_connection(self, request: Request) -> None:
-        """Record that ``request``, which the middleware made, needs no new connection any more."""
-        for each in (self._attempt.request, request):
-            note(each, needs_new_connection=False)
-
     def written(self) -> None:
         """Called after the request, or the next part of it, was written."""
         now = trio.current_time()
@@ -215,8 +210,9 @@ class Fetcher:
             if attempt.lane is not None and trio.current_time() < write.opens_at:  # a transport that does not wait
                 attempt.lane.forget_lead()
             return self._deferred(attempt, outcome)
-        if write.needs_new_connection:
-            write.had_new_connection(request)
+        if write.needs_new_connection:  # not any more; a middleware may have made this request
+            note(attempt.request, needs_new_connection=False)
+            note(request, needs_new_connection=False)
         await self._hear(attempt, outcome)
         return outcome
 

@@ -152,21 +152,24 @@ class IdleRunner:
             await trio.lowlevel.checkpoint()
 
 
-def hooked(
+async def hooked(
     hooks: Iterable[Hook], callback: Callback, argument: object, cb_kwargs: Mapping[str, object] | None
 ) -> AsyncGenerator[Any, None]:
-    """Return the outputs of a callback after all ``hooks``, the innermost first.
+    """Yield the outputs of a callback after all ``hooks``, the innermost first.
 
     The callback is called when the first output is requested. Its argument is a response, or an error, which may have
-    one.
+    one. Closing closes all hooks and the callback's own generator.
     """
     response = argument if isinstance(argument, Response) else getattr(argument, "response", None)
-    return _hooked(hooks, response, partial(call, callback, argument, cb_kwargs))
+    made = partial(call, callback, argument, cb_kwargs)
+    async with started_by([partial(hook, response) for hook in hooks], _outputs(made)) as outputs:
+        async for output in outputs:
+            yield output  # noqa: ASYNC119 - the engine consumes it with aclosing
 
 
 @asynccontextmanager
 async def started_by(hooks: Iterable[StartHook], started: Any) -> AsyncGenerator[AsyncIterator[Any], None]:
-    """Yield the outputs of ``start()`` after all ``hooks``; leaving closes all of them."""
+    """Yield the outputs of ``start()``, or of a callback, after all ``hooks``; leaving closes all of them."""
     async with AsyncExitStack() as stack:
         outputs = await stack.enter_async_context(aclosing(started))
         for hook in hooks:
@@ -174,20 +177,8 @@ async def started_by(hooks: Iterable[StartHook], started: Any) -> AsyncGenerator
         yield outputs
 
 
-async def _hooked(
-    hooks: Iterable[Hook], response: Response | None, made: Callable[[], object]
-) -> AsyncGenerator[Any, None]:
-    """Yield the outputs. Closing closes all hooks and the callback's own generator."""
-    async with AsyncExitStack() as stack:
-        outputs = await stack.enter_async_context(aclosing(_outputs(made)))
-        for hook in hooks:
-            outputs = await stack.enter_async_context(aclosing(hook(response, outputs)))
-        async for output in outputs:
-            yield output  # noqa: ASYNC119 - the engine consumes it with aclosing
-
-
 async def _outputs(made: Callable[[], object]) -> AsyncGenerator[Any, None]:
     """Yield the outputs of a callback of any of the four kinds. The callback is called when the first is requested."""
     async with aclosing(iterate_async(made())) as outputs:
         async for output in outputs:
-            yield output  # noqa: ASYNC119 - _hooked closes it
+            yield output  # noqa: ASYNC119 - hooked() closes it

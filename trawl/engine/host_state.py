@@ -31,12 +31,7 @@ if TYPE_CHECKING:
     from trawl.frontier.parts import PartsReceived
     from trawl.throttling import Throttle
 
-__all__ = [
-    "INTERVAL",
-    "LONGEST_QUIET",
-    "HostState",
-    "WriteTimer",
-]
+__all__ = ["INTERVAL", "LONGEST_QUIET", "HostState", "WriteTimer"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 

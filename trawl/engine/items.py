@@ -22,12 +22,7 @@ from trawl.observe import Stats
 if TYPE_CHECKING:
     from trawl.feeds.item_errors import Counts
 
-__all__ = [
-    "ItemReceiver",
-    "ItemSender",
-    "Processor",
-    "Writer",
-]
+__all__ = ["ItemReceiver", "ItemSender", "Processor", "Writer"]
 
 logger: logging.Logger = logging.getLogger("trawl.items")
 

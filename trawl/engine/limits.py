@@ -138,12 +138,7 @@ class CrawlLimits:
     """
 
     def __init__(
-        self,
-        settings: EngineSettings,
-        *,
-        state: State,
-        scheduler: Scheduler,
-        changed: Callable[[Scope, float], None],
+        self, settings: EngineSettings, *, state: State, scheduler: Scheduler, changed: Callable[[Scope, float], None]
     ) -> None:
         self._state = state
         self._scheduler = scheduler

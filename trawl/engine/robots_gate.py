@@ -96,6 +96,10 @@ class _Origin:
         self.tried.clear()
 
 
+_UNKNOWN = _Origin()
+"""The state of an origin without gate."""
+
+
 def end_unread(attempt: Attempt) -> None:
     """End a direct fetch that is not pending, because the robots.txt of its origin can't be read."""
     request = attempt.request
@@ -379,18 +383,16 @@ class RobotsGates:
 
     def ends(self, attempt: Attempt) -> bool:
         """Return True if an attempt is the request of a rendered page and its robots.txt can't be read."""
-        known = self._origins.get(attempt.options.origin)
-        return attempt.is_sub_request and known is not None and known.failures >= PAGE_FAILURES
+        return attempt.is_sub_request and self._origins.get(attempt.options.origin, _UNKNOWN).failures >= PAGE_FAILURES
 
     def is_open(self, origin: str) -> bool:
         """Return True if the rules of an origin are read and its gate is open."""
-        known = self._origins.get(origin)
-        return known is not None and known.rules is not None and self._scheduler.gate_of(origin) is None
+        return self._origins.get(origin, _UNKNOWN).rules is not None and self._scheduler.gate_of(origin) is None
 
     def has_forbidden(self, origin: str, url: str) -> bool:
         """Return True if the known rules of an origin forbid ``url``."""
-        known = self._origins.get(origin)
-        if known is None or known.rules is None:
+        known = self._origins.get(origin, _UNKNOWN)
+        if known.rules is None:
             return False
         verdict = known.rules.judge(url)
         self.steps += verdict.steps
@@ -405,8 +407,7 @@ class RobotsGates:
 
     def failure_of(self, attempt: Attempt) -> DownloadError | None:
         """Return the error that an attempt's origin was given up for."""
-        known = self._origins.get(attempt.options.origin)
-        return None if known is None else known.failure
+        return self._origins.get(attempt.options.origin, _UNKNOWN).failure
 
     def recall(self, origin: str) -> Generator[None, None, bool]:
         """Apply the response of an earlier run, and open the gate. Returns True if robots.txt need not be requested."""

@@ -100,7 +100,10 @@ async def run_crawl(context: CrawlContext) -> CrawlResult:
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, context.spider, engine.hooks, reason), engine.crawl)  # noqa: ASYNC102
         engine.script_pages.tell()
-        _keep_last_word(engine, reason)
+        try:
+            engine.job_state.last_word(reason)
+        except Exception:
+            logger.exception("what was learned since it was last kept is lost")
         await _leave(context, engine)  # noqa: ASYNC102
         stats = engine.crawl.stats
         stats.set("finish_reason", reason)
@@ -268,20 +271,11 @@ class _WriterTask:
 
     def _failed(self, error: FeedError) -> None:
         self.error = self.error or error
-        has_job = self._engine.context.open_job.is_durable
-        logger.error("%s; %s", error, _WITH_JOB if has_job else _WITHOUT_JOB)
+        words = "what was not written yet is lost: with a job (--job) it is not"
+        if self._engine.context.open_job.is_durable:
+            words = "nothing is lost: put that right, and start the job again"
+        logger.error("%s; %s", error, words)
         self._engine.crawl.cancel("feed_error")
-
-
-_WITH_JOB = "nothing is lost: put that right, and start the job again"
-_WITHOUT_JOB = "what was not written yet is lost: with a job (--job) it is not"
-
-
-def _keep_last_word(engine: Engine, reason: str) -> None:
-    try:
-        engine.job_state.last_word(reason)
-    except Exception:
-        logger.exception("what was learned since it was last kept is lost")
 
 
 async def _closed(spider: Spider, hooks: Hooks, reason: str) -> None:

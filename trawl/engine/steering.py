@@ -377,7 +377,11 @@ class Observer:
             if question.why is not None:
                 words, host = self.why(question.why)
                 return Reply(words=words, host=host)
-            return self._seen(question.view)
+            status = encode_status(self._crawl.status())
+            if question.view is None:
+                return Reply(status=status)
+            rows, total = self._crawl.status_keeper.page(question.view)
+            return Reply(status=status, rows=msgspec.msgpack.encode(rows), total=total, items=self.items())
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return Reply(error=f"the request can't be read, perhaps because it is of another version of trawl: {error}")
         except TrawlError as error:
@@ -385,13 +389,6 @@ class Observer:
         except Exception as error:
             logger.exception("an order failed")
             return Reply(error=f"the order failed: {error!r}")
-
-    def _seen(self, view: View | None) -> Reply:
-        status = encode_status(self._crawl.status())
-        if view is None:
-            return Reply(status=status)
-        rows, total = self._crawl.status_keeper.page(view)
-        return Reply(status=status, rows=msgspec.msgpack.encode(rows), total=total, items=self.items())
 
 
 def _shown(item: object) -> str:

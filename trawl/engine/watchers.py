@@ -32,14 +32,7 @@ from trawl.middleware.factory import accepts_arguments, entry_name, make_instanc
 from trawl.plugins import load_plugin
 from trawl.tracebacks import blocking_line, contained
 
-__all__ = [
-    "MEBIBYTE",
-    "contained_watcher",
-    "held_bytes",
-    "limit_watchers",
-    "own_watchers",
-    "report_blocked_loop",
-]
+__all__ = ["MEBIBYTE", "contained_watcher", "held_bytes", "limit_watchers", "own_watchers", "report_blocked_loop"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
