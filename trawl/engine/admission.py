@@ -65,28 +65,15 @@ MAX_SCOPES = 32
 
 
 class Requirements(NamedTuple):
-    """The scopes and the origin that must allow a request before it may be sent.
-
-    Attributes:
-        scopes: Its scopes and their expected amounts.
-        origin: The origin whose robots.txt applies; empty or without a scheme: none.
-        is_exempt: True if it takes no place in its scopes (``dont_throttle``).
-    """
+    """The scopes and the origin that must allow a request before it may be sent."""
 
     scopes: ScopeAmounts
-    origin: str
-    is_exempt: bool
+    origin: str  # whose robots.txt applies; empty or without a scheme: none
+    is_exempt: bool  # it takes no place in its scopes (dont_throttle)
 
 
 class Admission:
-    """Accepts the requests of one crawl.
-
-    Attributes:
-        is_foreign: Returns True if another process of the job must send a request with these scopes.
-
-    Raises:
-        UsageError: If an allowed domain of the spider is not a domain.
-    """
+    """Accepts the requests of one crawl. Raises UsageError if an allowed domain of the spider is not a domain."""
 
     def __init__(
         self,
@@ -121,6 +108,7 @@ class Admission:
         self._found_at = -math.inf
         self._restored_at = -math.inf
         self._is_shared = context.open_job.is_shared
+        # Returns True if another process of the job must send a request with these scopes.
         self.is_foreign: Callable[[Request, ScopeAmounts], bool] = _is_never
 
     @property
@@ -146,12 +134,9 @@ class Admission:
         :class:`~trawl.throttling.scope_resolver.ScopeResolver` has the rule itself (meta, manager, host). Raises any
         error of a user's manager, and TypeError or ValueError if meta or manager name no valid scopes.
 
-        Args:
-            request: The request.
-            before: The scopes of the request that it replaces. If they are equal, it is not new to them, so it is
-                affected if they were given up since. None: it replaces none.
-            has_tab: Whether its page gets a tab of the browser at once. A copy has the notes of its request, so it is
-                noted.
+        If the scopes are those ``before``, of the request that it replaces, it is not new to them, so it is affected if
+        they were given up since. ``has_tab``, whether its page gets a tab of the browser at once, is noted, because a
+        copy has the notes of its request.
         """
         if notes_of(request).has_tab is not has_tab:
             note(request, has_tab=has_tab)
@@ -172,11 +157,8 @@ class Admission:
     ) -> list[Record]:
         """Return the records of the accepted requests, and count the others under their reasons.
 
-        Args:
-            requests: The requests that were found.
-            depth: Depth in links from the start.
-            is_start: True if user code outside callbacks adds them.
-            source: The page that they were found on.
+        They were found at ``depth`` links from the start, on ``source``. If ``is_start``, user code outside callbacks
+        adds them.
         """
         admitted: list[Request] = []
         marks: list[bytes | None] = []

@@ -62,18 +62,12 @@ class Turns:
     A turn lasts until the attempt of the suspect ends. It and the wait before it include sends, because a wait after a
     send would count in the timeouts of middleware. One callback may wait for another, so no wait is longer than
     :data:`ALONE_SECONDS`, and code that has run for longer is not waited for.
-
-    Args:
-        running: The code that runs now, with its slot and the event loop time of its start.
-
-    Attributes:
-        owner: The key of the suspect that has its turn now; None: none has.
     """
 
     def __init__(self, running: Mapping[object, tuple[int, float]]) -> None:
-        self.owner: bytes | None = None
+        self.owner: bytes | None = None  # the key of the suspect that has its turn now
         self._until = math.inf  # time at which the turn may be taken from the owner
-        self._running = running
+        self._running = running  # the code that runs now, with its slot and the event loop time of its start
         self._lot = trio.lowlevel.ParkingLot()
 
     async def wait(self, key: bytes, *, is_suspect: bool) -> None:
@@ -109,14 +103,10 @@ class Turns:
 
 
 class CallbackDeaths(NoDeaths):
-    """Records which callbacks run, and knows the pages whose callbacks ended a process before.
-
-    Attributes:
-        counted: Number of dead processes that this process has found.
-    """
+    """Records which callbacks run, and knows the pages whose callbacks ended a process before."""
 
     def __init__(self, job: Job) -> None:
-        self.counted: int = 0
+        self.counted: int = 0  # number of dead processes that this process has found
         self._job = job
         self._file: RunningCallbacks | None = None
         self._folder: Path | None = None

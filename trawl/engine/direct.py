@@ -32,21 +32,15 @@ __all__ = ["DirectFetcher"]
 
 
 class FetchWaiter:
-    """Waits for the outcome of one direct fetch.
-
-    Attributes:
-        attempt: Its attempt in the scheduler, or the attempt of the redirect or retry that replaced it.
-        parent: The attempt in whose task user code started the fetch; None outside such tasks.
-        outcome: The response or error; None until then.
-    """
+    """Waits for the outcome of one direct fetch."""
 
     __slots__ = ("_event", "attempt", "outcome", "parent")
 
     def __init__(self, parent: Attempt | None) -> None:
         self._event = trio.Event()
-        self.parent: Attempt | None = parent
-        self.attempt: Attempt  # set before anything else knows the waiter
-        self.outcome: Outcome | None = None
+        self.parent: Attempt | None = parent  # in whose task user code started the fetch; None outside such tasks
+        self.attempt: Attempt  # also that of its redirect or retry; set before anything else knows the waiter
+        self.outcome: Outcome | None = None  # the response or error
 
     @property
     def is_waiting(self) -> bool:

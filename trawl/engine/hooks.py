@@ -44,16 +44,7 @@ Store = Callable[[list[Request]], Awaitable[None]]
 
 
 class Hooks:
-    """The hooks of one crawl. These methods do nothing; a subclass overrides the methods that it needs.
-
-    The ``check`` of items, if there is one, comes after the hooks.
-
-    Attributes:
-        outputs: Hooks around each callback, the innermost first.
-        start: Hooks around ``start()``, the innermost first.
-        sees_refused: True if a status code that neither callback nor errback handles is raised in ``outputs``, as if
-            the callback had raised it.
-    """
+    """The hooks of one crawl. These methods do nothing; a subclass overrides the methods that it needs."""
 
     def __init__(
         self,
@@ -63,8 +54,10 @@ class Hooks:
         *,
         sees_refused: bool = False,
     ) -> None:
+        # Both are around the callback or start(), the innermost first. The items of the hooks pass the check.
         self.outputs: Sequence[Hook] = outputs if check is None else [*outputs, check]
         self.start: Sequence[StartHook] = start if check is None else [*start, check.process_start]
+        # A status code that neither callback nor errback handles is raised in `outputs`, as if by the callback.
         self.sees_refused: bool = sees_refused
 
     def received(self, response: Response) -> TrawlError | None:

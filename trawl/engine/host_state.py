@@ -62,15 +62,7 @@ SMALL = 16_384
 class HostState:
     """Stores the crawl's knowledge of hosts in its job, and restores the knowledge of earlier owners.
 
-    Args:
-        job: The job.
-        throttle: The throttle whose state is stored and restored.
-        jars: The cookies.
-        wall: Wall time.
-        max_age: Maximum age of a stored robots.txt response, in seconds.
-
-    Attributes:
-        robots: Stored robots.txt responses that are still valid.
+    Responses with robots.txt are valid for at most ``max_age`` seconds.
     """
 
     def __init__(self, job: Job, throttle: Throttle, jars: Jars, wall: WallClock, max_age: float) -> None:

@@ -81,18 +81,8 @@ _BROKEN = (FeedError, trio.BrokenResourceError, trio.ClosedResourceError)
 class ItemSender:
     """Takes the items of a crawl, and counts those that are scraped, lost or dropped, or on which a pipeline fails.
 
-    Args:
-        processor: The pipelines, which get the spider with each item.
-        spider: The spider.
-        receivers: Destinations of finished items, in order.
-        collected: List that also receives every finished item; None if they are not collected.
-        stats: The statistics.
-        limit: Limits the items between the pipelines and the receivers.
-        is_buffered: True if items are buffered until they are acknowledged, and counted then.
-        events: Receives an event for each item that is dropped or fails.
-
-    Attributes:
-        waited: Seconds for which a callback waited until items were stored: always 0.
+    They pass the pipelines and the limit, then the receivers in order, or the list ``collected``, or both. If
+    ``is_buffered``, they are buffered until they are acknowledged, and counted then.
     """
 
     def __init__(
@@ -115,7 +105,7 @@ class ItemSender:
         self._stats = stats
         self._limit = limit
         self._is_buffered = is_buffered
-        self.waited: float = 0.0
+        self.waited: float = 0.0  # seconds for which a callback waited until items were stored
         self._tells = logger.isEnabledFor(logging.DEBUG)
         # A single receiver refuses an item before anything takes it. With two, the first would have taken it already.
         self._is_direct = processor.is_empty and len(self._receivers) <= 1 and not limit.is_needed
@@ -159,13 +149,8 @@ class ItemSender:
     async def put(self, item: object, page: str = "", counts: Counts | None = None) -> object | None:
         """Take an item, wait for the pipelines and for room, and return the processed item. A checkpoint.
 
-        Raises ItemLost for an item that can't be written and was counted, and Full if the crawl has delivered all items
-        that its limit allows.
-
-        Args:
-            item: The item, of any kind.
-            page: The URL of the page it was found on; "" for one of ``start()``.
-            counts: Counts dropped and failed items; None: the statistics, at once.
+        Dropped and failed items are counted in ``counts``; None: in the statistics, at once. Raises ItemLost for an
+        item that can't be written and was counted, and Full if the crawl has delivered all items that its limit allows.
         """
         counts = self._stats if counts is None else counts
         self._limit.check()  # pipelines need not see an item that will not be delivered

@@ -76,11 +76,7 @@ _LATE = 1.0  # seconds that a transaction may take after it is due
 
 
 class JobState(NoJobState):
-    """Stores the state of one crawl in its job.
-
-    Attributes:
-        host_state: The knowledge of hosts.
-    """
+    """Stores the state of one crawl in its job."""
 
     def __init__(self, opened: OpenJob, context: CrawlContext, throttle: Throttle) -> None:
         super().__init__()
@@ -241,20 +237,13 @@ class JobState(NoJobState):
 
 @attrs.frozen(kw_only=True)
 class OpenJob(NoJob):
-    """A job that is open in this run.
-
-    Attributes:
-        info: The facts about it when it was opened.
-        frontier: Its pending requests.
-        feeds: Its feeds, open.
-        outbox: Copies items from the job to the feeds.
-    """
+    """A job that is open in this run."""
 
     job: Job
-    info: JobInfo
+    info: JobInfo  # when it was opened
     frontier: Frontier
-    feeds: Feeds
-    outbox: OutboxWriter
+    feeds: Feeds  # open
+    outbox: OutboxWriter  # copies items from the job to the feeds
     deaths: CallbackDeaths
     is_durable: bool = True
     resume_words: str = "`trawl job JOB --resume`"
@@ -346,21 +335,10 @@ async def open_job(
 ) -> AsyncGenerator[OpenJob, None]:
     """Hold a job for one run. Leaving the block writes the state and releases the job for the next process.
 
-    Args:
-        settings: The location of the job, and how it is stored.
-        spider: The spider that the job belongs to.
-        wall: Wall time.
-        blocking: Runs blocking work.
-        feeds: The settings of the feeds, which receive the items.
-        depth_first: True if the newest of equal requests goes first.
-        stats: Counts ``feed_item_errors``.
-        goes_on: True if the crawl may continue when nothing is pending, because its hook ``idle`` adds requests.
-        terms: Digests by name that must be equal in all processes that work on the job.
-
-    Raises:
-        JobError: If the job is in use, damaged, written by a newer release, or can't be written.
-        UsageError: If the job belongs to another spider, processes with other terms work on it, the directory holds
-            something else, or a feed can't be opened.
+    If ``goes_on``, the crawl may continue when nothing is pending, because its hook ``idle`` adds requests. The
+    ``terms``, digests by name, must be equal in all processes that work on the job. Raises JobError if the job is in
+    use, damaged, written by a newer release, or can't be written, and UsageError if the job belongs to another spider,
+    processes with other terms work on it, the directory holds something else, or a feed can't be opened.
     """
     from trawl.frontier.job_frontier import open_frontier  # noqa: PLC0415
 

@@ -78,12 +78,7 @@ class JobItems:
 
 
 class CallbackItems:
-    """The items of one callback, held while it runs.
-
-    Attributes:
-        position: Number of items that ``start()`` has yielded, including items that an earlier run has stored.
-        waited: Seconds for which the callback waited until items were stored, or written to the feeds.
-    """
+    """The items of one callback, held while it runs."""
 
     def __init__(self, job_items: JobItems, lease: Record | None) -> None:
         self._job_items = job_items
@@ -94,7 +89,8 @@ class CallbackItems:
         # Counted with the acknowledgement, so that a page repeated after a kill counts once.
         self._counts: dict[str, float] = {}
         self._spilled = 0
-        self.waited: float = 0.0
+        self.waited: float = 0.0  # seconds for which the callback waited until items were stored, or written to feeds
+        # Number of items that start() has yielded, including items that an earlier run has stored.
         self.position: int = 0 if lease is not None else START_ITEMS.read(job_items.job) or 0
 
     @property

@@ -122,13 +122,8 @@ class Leases:
     ) -> None:
         """Acknowledge a lease and store its results, in one step.
 
-        Args:
-            lease: The finished lease.
-            requests: Requests that its callback found, at ``depth`` links from the start.
-            depth: Depth of these requests, in links.
-            items: Returns the items to store with the acknowledgement; called just before that.
-            failure: Reason why it counts as failed; None if it does not.
-            source: The page of its callback.
+        Its callback, on the page ``source``, found ``requests`` at ``depth`` links from the start. The items to store
+        with the acknowledgement are asked for just before that. With a ``failure``, it counts as failed.
         """
         forget_the_last(requests, lease.request if source is None or source.request is None else source.request)
         records = await self._admission.admit(requests, depth=depth, source=source) if requests else []

@@ -54,21 +54,15 @@ class Full(CloseSpider):
 
 
 class ItemLimit:
-    """Counts the items that may still be delivered, at most ``most`` in the whole crawl.
-
-    Attributes:
-        is_needed: False if there is no limit, and nobody needs the attributes.
-        count: Number of accepted items.
-        latest_at: Event loop time of the latest item, in seconds; ``-inf`` before the first.
-    """
+    """Counts the items that may still be delivered, at most ``most`` in the whole crawl."""
 
     def __init__(self, most: float, state: State, *, is_needed: bool = False) -> None:
         self._left = most
         self._most = most
         self._state = state
-        self.is_needed: bool = is_needed
-        self.count: int = 0
-        self.latest_at: float = -math.inf
+        self.is_needed: bool = is_needed  # False if there is no limit, and nobody needs the numbers
+        self.count: int = 0  # number of accepted items
+        self.latest_at: float = -math.inf  # event loop time of the latest item, in seconds
 
     def check(self) -> None:
         """Stop a callback that yields an item after all were delivered: raises Full."""
@@ -130,11 +124,6 @@ class CrawlLimits:
 
     It gives the scheduler at most as many places as pages remain, and calls ``changed`` with a scope whose page budget
     has changed, so that its waiting requests are checked again.
-
-    Attributes:
-        began_at: Event loop time of the start of the first process that works on the job now; infinity if this
-            process's own start counts.
-        items: Limits the items.
     """
 
     def __init__(
@@ -150,6 +139,7 @@ class CrawlLimits:
         self._sub_requests = 0  # of rendered pages, pending or in flight
         self._undecided = 0  # counted whole responses that may yet turn out not to be pages
         self._others = Counts()
+        # Event loop time of the start of the first process that works on the job; inf: this process's own start counts.
         self.began_at: float = math.inf
         items, timeout = settings.closespider_itemcount, settings.closespider_timeout_no_item
         self.items: ItemLimit = ItemLimit(items or math.inf, state, is_needed=bool(items or timeout))

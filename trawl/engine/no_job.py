@@ -61,13 +61,9 @@ class NoDeaths:
 
 
 class EndlessLease:
-    """The lease of a process that owns its pending requests without a time limit.
+    """The lease of a process that owns its pending requests without a time limit."""
 
-    Attributes:
-        until: Event loop time, in seconds, at which the lease may end: never.
-    """
-
-    until: float = math.inf
+    until: float = math.inf  # event loop time, in seconds, at which it may end
 
     def why(self, now: float) -> str:
         """Return why requests wait for the lease: they never do."""
@@ -76,29 +72,17 @@ class EndlessLease:
 
 @attrs.frozen(kw_only=True)
 class NoJob:
-    """No job: the crawl ends with its process.
+    """No job: the crawl ends with its process."""
 
-    Attributes:
-        is_durable: True if pending requests outlive the process.
-        keeps_given_up: True if requests of hosts that are given up stay for the next run.
-        line: The scopes shared by the job's processes; None: the job is not in a server.
-        session: This process's session of the job; None: no other process can work on it.
-        deaths: Records running user code, and knows the pages whose code ended a process.
-        resume_words: How a paused crawl is resumed.
-        lease: Time for which the job belongs to this process.
-        storing: Requests that have ended or are replaced by a step that is not stored yet.
-        writers: The tasks that write the job's items.
-    """
-
-    is_durable: bool = False
-    keeps_given_up: bool = False
+    is_durable: bool = False  # True if pending requests outlive the process
+    keeps_given_up: bool = False  # True if requests of hosts that are given up stay for the next run
     resume_words: str = "crawl.pause(is_paused=False)"
-    line: SharedScopeClient | None = None
-    session: JobSession | None = None
+    line: SharedScopeClient | None = None  # the scopes shared by the job's processes; None: the job is not in a server
+    session: JobSession | None = None  # this process's session; None: no other process can work on the job
     deaths: NoDeaths = attrs.field(factory=NoDeaths)
     lease: SessionLease | EndlessLease = attrs.field(factory=EndlessLease)
-    storing: Collection[Request] = ()
-    writers: Sequence[Writer] = ()
+    storing: Collection[Request] = ()  # that have ended or are replaced by a step that is not stored yet
+    writers: Sequence[Writer] = ()  # the tasks that write the job's items
 
     @property
     def is_shared(self) -> bool:
@@ -154,11 +138,7 @@ class _NoRobots(RobotsCache):
 
 
 class NoJobState:
-    """The state of a crawl without a job, which is not stored.
-
-    Attributes:
-        robots: The stored robots.txt responses.
-    """
+    """The state of a crawl without a job, which is not stored."""
 
     def __init__(self) -> None:
         self.robots: RobotsCache = _NoRobots()

@@ -164,17 +164,7 @@ class RobotsWaiter:
 
 
 class RobotsGates:
-    """The gates of one crawl's origins.
-
-    Args:
-        context: The settings of robots.txt, the statistics and the state.
-        throttle: Receives each Crawl-delay.
-        scheduler: Contains the gates.
-        answers: Stores responses, and contains the responses of earlier runs of the job.
-
-    Attributes:
-        steps: Steps of lookups in rules since other tasks could last run.
-    """
+    """The gates of one crawl's origins."""
 
     def __init__(self, context: CrawlContext, throttle: Throttle, scheduler: Scheduler, answers: RobotsCache) -> None:
         self._settings = context.values.robots
@@ -185,12 +175,12 @@ class RobotsGates:
         self._state = context.state
         self._throttle = throttle
         self._scheduler = scheduler
-        self._answers = answers
+        self._answers = answers  # stores responses, and contains those of earlier runs of the job
         self._origins: dict[str, _Origin] = {}
         self._most = MAX_ORIGINS
         self._bytes = 0
         self._has_closed = False
-        self.steps: int = 0
+        self.steps: int = 0  # of lookups in rules since other tasks could last run
         self._parsing = trio.Lock()  # parsing a file takes several times its size
         self._unasked: dict[str, float] = {}
         self._asked: dict[str, RobotsWaiter] = {}

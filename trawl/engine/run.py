@@ -231,10 +231,6 @@ class _WriterTask:
     """The receivers' writers. They are shielded, so that a cancelled crawl ends on whole records, within a time limit.
 
     A crawl that ended by itself waits for its writers without a limit, so that a paused reader of a pipe loses nothing.
-
-    Attributes:
-        error: Error of a feed; None if there was none.
-        ended: Set when all writers have ended.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -242,8 +238,8 @@ class _WriterTask:
         self._running = len(engine.context.writers)
         self._scopes: list[trio.CancelScope] = []
         self._until = math.inf
-        self.error: FeedError | None = None
-        self.ended = trio.Event()
+        self.error: FeedError | None = None  # of a feed
+        self.ended = trio.Event()  # set when all writers have ended
         if not self._running:
             self.ended.set()
 

@@ -38,10 +38,6 @@ class StartRequests:
 
     With a job, a later run does not read ``start()`` again if it had finished. Otherwise it reads ``start()`` from the
     first output on, and drops the requests that were already seen and as many items as were already stored.
-
-    Attributes:
-        has_failed: True if ``start()`` raised an error or yielded an invalid output.
-        is_held: True while ``start()`` waits for room to send.
     """
 
     def __init__(
@@ -66,8 +62,8 @@ class StartRequests:
         self._waiting = Shields()  # cancels waits at any time, but never a push
         self._scope = trio.CancelScope()
         self._repeated = 0
-        self.has_failed: bool = False
-        self.is_held: bool = False
+        self.has_failed: bool = False  # start() raised an error or yielded an invalid output
+        self.is_held: bool = False  # start() waits for room to send
 
     def allow(self, pending: int, places: float) -> None:
         """Allow as many reads as there are free ``places``, unless too many requests are ``pending``."""

@@ -86,16 +86,11 @@ _PARTS = {SpiderError: "callback", RequestFailed: "download", ItemFailed: "item"
 
 
 class StatusKeeper:
-    """Computes the status of a crawl in regular intervals.
-
-    Attributes:
-        scopes: The latest status of each scope that has sent or pending requests.
-        ticks: Number of updates.
-    """
+    """Computes the status of a crawl in regular intervals."""
 
     def __init__(self, crawl: Crawl, context: CrawlContext, scheduler: Scheduler, throttle: Throttle) -> None:
-        self.scopes: dict[str, ScopeStatus] = {}
-        self.ticks: int = 0
+        self.scopes: dict[str, ScopeStatus] = {}  # the latest status of each that has sent or pending requests
+        self.ticks: int = 0  # number of updates
         self._crawl = crawl
         self._context = context
         self._scheduler = scheduler

@@ -140,16 +140,10 @@ class Add(Struct, frozen=True, tag="add", tag_field="order"):
 
 
 class Drop(Struct, frozen=True, tag="drop", tag_field="order"):
-    """Drop the pending pages of a host. They count as ``dropped_by_hand``. Pages found later are sent.
+    """Drop the pending pages of a host. They count as ``dropped_by_hand``. Pages found later are sent."""
 
-    Attributes:
-        host: The host, with its port if that is not the scheme's default port.
-        before: In the list of orders that a process found when it joined, the arrival order at the time of the order;
-            otherwise 0.
-    """
-
-    host: str
-    before: int = 0
+    host: str  # with its port if that is not the scheme's default port
+    before: int = 0  # in the list of orders that a process found when it joined, the arrival order at that time
 
 
 Order: TypeAlias = Pause | Resume | Stop | SetLimits | Add | Drop
@@ -264,58 +258,35 @@ def _host(text: str) -> str:
 
 
 class View(Struct, frozen=True):
-    """A part of the table of scopes: those whose id contains ``text``, sorted by a field of their ScopeStatus.
-
-    Attributes:
-        offset: Number of scopes before the first one.
-        count: Maximum number of scopes.
-    """
+    """A part of the table of scopes: those whose id contains ``text``, sorted by a field of their ScopeStatus."""
 
     sort: str = "sends"
     is_descending: bool = True
     text: str = ""
-    offset: int = 0
-    count: int = 100
+    offset: int = 0  # number of scopes before the first one
+    count: int = 100  # maximum number of scopes
 
 
 class Question(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A question to a process. One of the fields is set.
+    """A question to a process. One of the fields is set."""
 
-    Attributes:
-        order: An order to execute. Not in the store, which has a list for orders.
-        preview: An order whose effect is wanted.
-        why: A URL, host or scope whose wait is to be explained.
-        view: The scopes that are wanted together with the status and the last items.
-        status: True for the status alone.
-    """
-
-    order: Order | None = None
-    preview: Order | None = None
-    why: str | None = None
-    view: View | None = None
-    status: bool = False
+    order: Order | None = None  # to execute; not in the store, which has a list for orders
+    preview: Order | None = None  # whose effect is wanted
+    why: str | None = None  # a URL, host or scope whose wait is to be explained
+    view: View | None = None  # the scopes that are wanted together with the status and the last items
+    status: bool = False  # the status alone
 
 
 class Reply(Struct, omit_defaults=True):
-    """The reply to a question.
+    """The reply to a question."""
 
-    Attributes:
-        words: The effect of the order, or the reason for the wait.
-        host: What the host of the question has asked for, one line each.
-        status: The status, encoded by :func:`~trawl.observe.encode_status`.
-        rows: The scopes of a view (MessagePack).
-        total: Number of scopes that contain the view's text.
-        items: The last items, the latest one last.
-        error: The reason why the question was refused; "" if it was not.
-    """
-
-    words: str = ""
-    host: Sequence[str] = ()
-    status: bytes = b""
-    rows: bytes = b""
-    total: int = 0
-    items: Sequence[str] = ()
-    error: str = ""
+    words: str = ""  # the effect of the order, or the reason for the wait
+    host: Sequence[str] = ()  # what the host of the question has asked for, one line each
+    status: bytes = b""  # encoded by trawl.observe.encode_status
+    rows: bytes = b""  # the scopes of a view (MessagePack)
+    total: int = 0  # number of scopes that contain the view's text
+    items: Sequence[str] = ()  # the last items, the latest one last
+    error: str = ""  # the reason why the question was refused
 
     def crawl_status(self) -> CrawlStatus | None:
         """Return the status; None if another version of trawl wrote it."""
@@ -616,21 +587,13 @@ async def _answer_store(session: JobSession, crawl: Crawl) -> None:
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """A part of the table of scopes, with everything that the page of a panel shows beside it.
-
-    Attributes:
-        status: The status.
-        rows: The scopes.
-        total: Number of scopes that contain the view's text.
-        items: The last items, the latest one last.
-        notes: Facts that the operator should know, such as a process of another version.
-    """
+    """A part of the table of scopes, with everything that the page of a panel shows beside it."""
 
     status: CrawlStatus
     rows: Sequence[ScopeStatus] = ()
-    total: int = 0
-    items: Sequence[str] = ()
-    notes: Sequence[str] = ()
+    total: int = 0  # number of scopes that contain the view's text
+    items: Sequence[str] = ()  # the last items, the latest one last
+    notes: Sequence[str] = ()  # facts that the operator should know, such as a process of another version
 
 
 def sort_scopes(rows: Iterable[ScopeStatus], view: View) -> list[ScopeStatus]:
