@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trawl.http import Headers
 
 __all__ = [
+    "BELIEVABLE",
     "HEADER_FORMATS",
     "WINDOW_HEADERS",
     "HeaderFormat",
@@ -85,7 +86,7 @@ _ITEM = re.compile(  # RFC 9651: a list member (string or token), and its parame
 _PARAMETER = re.compile(r';\s*(?P<name>[a-z*][a-z0-9_.*\-]*)=\s*(?P<value>"(?:[^"\\]|\\.)*"|[^,;\s"]*)')
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_ABOVE = 10**8
-_BELIEVABLE = 366 * 86_400.0  # seconds
+BELIEVABLE = 366 * 86_400.0  # seconds; a longer wait is a mistake
 
 
 def hint_of(headers: Headers, now_utc: datetime) -> Hint | None:
@@ -143,7 +144,7 @@ def told_by(headers: Headers, now_utc: datetime, others: int) -> tuple[ServerWin
                 if (
                     left is None
                     or (window.is_bound and left)
-                    or not 0.0 <= window.reset <= _BELIEVABLE
+                    or not 0.0 <= window.reset <= BELIEVABLE
                     or window.policy in uncounted
                 ):
                     continue

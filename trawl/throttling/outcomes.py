@@ -50,7 +50,7 @@ from trawl.http.notes import note, notes_of
 from trawl.passwords import without_passwords
 from trawl.throttling.backoff import OUTAGE, Backoff, BackoffState
 from trawl.throttling.failure_timer import LONGEST_NAMED, FailureTimer
-from trawl.throttling.hints import told_by
+from trawl.throttling.hints import BELIEVABLE, told_by
 from trawl.throttling.managers import BackoffSignal, call_user, call_user_number
 from trawl.throttling.policy import ScopeState
 from trawl.throttling.reasons import Reason
@@ -167,11 +167,8 @@ def passed_by(attempt: Granted, others: Mapping[str, BackoffSignal] | None) -> l
 def _asked_manager(attempt: Granted, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
     """Ask the scopes' managers if it is a retry; None if no manager decides."""
     for state in states:
-        if state.manager is None:
-            continue
-        answer = call_user(
-            state.manager, "is_retry", state.policy.failed, attempt.request, outcome.response, outcome.error
-        )
+        about = (attempt.request, outcome.response, outcome.error)
+        answer = call_user(state.manager, "is_retry", state.policy.failed, *about)
         if answer is not None:
             return bool(answer)
     return None
@@ -325,9 +322,6 @@ def give_up_error(words: str, response: Response | None, error: Exception | None
 
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
-
-_BELIEVABLE = 366 * 86_400.0
-"""Seconds. A requested wait of more than a year is a mistake. Capping it is not worth a log line."""
 
 
 def correct(scope: Scope, signal: BackoffSignal, now: float, *, expected: float | None, sent_at: float | None) -> bool:
@@ -505,7 +499,7 @@ def _obey(scope: Scope, timer: FailureTimer, signal: BackoffSignal, now: float, 
     source = f"{header}, {what}"
     if wanted > cap:
         source = f"{source}; capped at {cap:g} s"
-        if wanted <= _BELIEVABLE:
+        if wanted <= BELIEVABLE:  # otherwise it is a mistake, not worth a log line
             logger.info("%s: %s asks for %g s after %s; capped at %g s", scope.id, header, wanted, what, cap)
     _count_named(timer, wanted, delay, now)
     state.totals.hints += 1
@@ -520,7 +514,7 @@ def _hold_by_hint(scope: Scope, delay: float, now: float, source: str) -> None:
 
 def _count_named(timer: FailureTimer, wanted: float, delay: float, now: float) -> None:
     """Count the wait that a server requests: the full wait if it is obeyed, otherwise up to a day of it."""
-    if wanted <= _BELIEVABLE:
+    if wanted <= BELIEVABLE:
         timer.asked(now, now + max(delay, min(wanted, LONGEST_NAMED)), held_until=now + delay)
 
 
