@@ -142,7 +142,7 @@ class Backoff:
 class CustomBackoff(Backoff):
     """A user's strategy: its methods, and the defaults for methods that are missing or fail."""
 
-    own: Any = None  # the user's object
+    own: Any = None
     # Called when one of its methods raises, or returns a value that is not a number.
     failed: OnFailure = attrs.field(default=ignore_failure, eq=False, repr=False)
 

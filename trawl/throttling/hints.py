@@ -71,7 +71,7 @@ class HeaderFormat:
 
     header: str  # the header that names the reset
     second: str  # the header with the remaining amount, or with the policies; "" if the format has only one header
-    parse: Parse  # the parser of both values
+    parse: Parse
 
 
 _WHOLE = re.compile(r"[0-9]{1,15}")

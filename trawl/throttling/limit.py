@@ -369,8 +369,8 @@ class Hold(Limit):
 
     def __init__(self) -> None:
         super().__init__("")
-        self.until: float = -inf  # that time; `-inf` without a hold
-        self.because: Reason | None = None  # the reason of that hold
+        self.until: float = -inf  # nothing is sent before this time; `-inf` without a hold
+        self.because: Reason | None = None  # the reason of the hold that ends then
         self.hint: Reason | None = None  # the longest hold that a server has requested; None if there was none
 
     def hold(self, until: float, reason: Reason) -> None:

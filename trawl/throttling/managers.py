@@ -116,7 +116,7 @@ _KEYS = ("delay", "consumed", "consumed_quota", "remaining", "quota")
 class BackoffSignal:
     """The meaning of one response or error for one scope."""
 
-    is_trigger: bool = True  # True if it is a trigger
+    is_trigger: bool = True
     delay: float | None = None  # seconds to send nothing, from a header or a manager; None if not given
     header: str = ""  # the source of `delay`, for explanations
     consumed: float | None = None  # the amount of the quota that the request really used; None for the expected amount

@@ -66,7 +66,7 @@ class RampupPolicy:
     window: float = 60.0  # maximum length of a window, in seconds
     # True if a window ends earlier, with its fortieth response, or its sixtieth if one was refused.
     is_counted: bool = False
-    max_concurrency: float = MAX_SLOTS  # maximum concurrency
+    max_concurrency: float = MAX_SLOTS
     # Maximum delay after a fall, in seconds. With longer delays, too few requests would measure anything.
     max_delay: float = math.inf
 
