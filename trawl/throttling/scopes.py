@@ -336,7 +336,9 @@ def checked_figures(id: str, figures: object) -> dict[str, float]:
     if figures is None:
         return {}
     if not isinstance(figures, Mapping):
-        raise TypeError(f"the backoff of scope {id!r} must be a mapping, not {figures!r}")
+        raise TypeError(
+            f"the backoff of scope {id!r} must be a mapping of delay, consumed or remaining, not {figures!r}"
+        )
     for name, number in figures.items():
         _check_amount(number, f"{name!r} of scope {id!r}")
     return dict(figures)
