@@ -1,15 +1,10 @@
 """Finds the type and the encoding of a body, and decodes the body to text, with the rules of browsers.
 
-:func:`told_encoding` decides the encoding of pages, feeds, sitemaps, CSV and robots.txt. :func:`decode_body` decodes a
-whole body, and :func:`decode_pieces` decodes a body in chunks.
-
 Prescan (HTML, 13.2.3.2): the start of the page is scanned tag by tag, as bytes, so that a ``charset`` in a comment or
 in another tag's attribute does not count. The first ``<meta>`` that names a known encoding decides.
 
-``w3lib.encoding`` (2.5) does not follow these rules. It raises ``LookupError`` for a page with the encoding ``hex``,
-decodes bytes that browsers refuse (``iso-2022-kr``), accepts a ``<meta>`` in a script, an attribute or plain text, and
-takes 1.6 to 3.5 times as long on a page that declares its encoding. With ``w3lib.encoding``, 10 tests of
-``test_content.py`` fail.
+``w3lib.encoding`` (2.5) does not follow these rules: it raises ``LookupError`` for the encoding ``hex``, decodes bytes
+that browsers refuse (``iso-2022-kr``), accepts a ``<meta>`` in a script or in plain text, and takes longer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Conversion of a curl command, copied from a browser's developer tools, to the arguments of a request.
-
-``trawl.http.request`` imports this module on first use, because few programs need it, and it imports argparse.
-"""
+"""Conversion of a curl command, copied from a browser's developer tools, to the arguments of a request."""
 
 from __future__ import annotations
 

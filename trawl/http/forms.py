@@ -1,12 +1,9 @@
 """Requests that send a form. The form is given as names and values, or is on a page.
 
-A form on a page is read with the rules of browsers (HTML, 4.10.21.4: constructing the entry list). In a spider that was
-moved from Scrapy, the form is read with the rules of Scrapy 2.19 (:func:`_scrapys_entries`), so that the spider sends
-the same fields as before. ``form2request`` 0.2 does not follow the rules of browsers. It sends disabled controls and
-buttons, leaves out controls that name the form with ``form=``, always encodes in UTF-8, does not convert an IDN, and
-takes 1.7 s for 4,000 nested selects.
-
-Only the package's ``__init__`` imports this module.
+A form on a page is read with the rules of browsers (HTML, 4.10.21.4: constructing the entry list), or, in a spider that
+was moved from Scrapy, with the rules of Scrapy 2.19 (:func:`_scrapys_entries`), so that it sends the same fields as
+before. ``form2request`` 0.2 sends disabled controls and buttons, leaves out controls that name the form with ``form=``,
+always encodes in UTF-8, does not convert an IDN, and takes 1.7 s for 4,000 nested selects.
 """
 
 from __future__ import annotations

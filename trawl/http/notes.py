@@ -1,9 +1,7 @@
 """The crawl's notes on a request: state that the crawl stores for each request, hidden from the spider.
 
-A request's meta belongs to the spider, and contains only the documented keys. The notes contain all other state that
-the throttle, the middleware or the engine stores for a request. :meth:`~trawl.http.request.Request.replace` copies the
-notes, and a job stores them. A new request that a spider creates with the meta of another request has no notes, and
-:mod:`trawl.engine.leases` adds the necessary notes.
+The meta belongs to the spider. :meth:`~trawl.http.request.Request.replace` copies the notes, and a job stores them. A
+new request with the meta of another has no notes, and :mod:`trawl.engine.leases` adds the necessary ones.
 """
 
 from __future__ import annotations

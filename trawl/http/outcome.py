@@ -1,8 +1,7 @@
 """The result of one request as data: the response or error, the times, and the next step requested by a middleware.
 
-A transport never raises for a failure of the network. It returns an :class:`Outcome` with a response or an error, and
-the times that throttling, AutoThrottle and statistics use. Middleware may add the next step (:class:`Replace`,
-:class:`Drop`). The engine executes this step after the slots are released.
+A failure of the network is an :class:`Outcome` with an error, never an exception. The engine executes the next step
+(:class:`Replace`, :class:`Drop`) after the slots are released.
 
 :class:`Times` has the seconds between these times. Its five parts are adjacent and add up to the whole duration::
 
@@ -10,11 +9,9 @@ the times that throttling, AutoThrottle and statistics use. Middleware may add t
       │  queued   │       throttled, queued, ...          │ connecting │   fetching   │    parsing     │
       └───────────┴───────────────────────────────────────┴────────────┴──────────────┴────────────────┘
 
-*Throttled* is the time during which the request was the head of its lane and would have waited even with a free place.
-It waited because its scope was closed (delay, quota, backoff, server hint, or full concurrency), because robots.txt of
-its origin was not read yet, or because of its own delay (meta ``delay``, a retry). *Queued* is the rest of the wait.
-The request waited because other requests of its lane were before it, because another lane had its turn, or because no
-place was free. So other requests cause the queued time, and the request itself causes the other four parts.
+*Throttled* is the time during which the request was the head of its lane and would have waited even with a free place,
+because its scope was closed, robots.txt of its origin was not read yet, or it has its own delay. *Queued* is the rest
+of the wait, which other requests cause.
 
 There are exceptions. A scope is checked only when there is a place for the request. If the first request of a lane
 arrives while no place is free, the time until a place is free counts as queued, even if the scope is closed. If several
@@ -176,6 +173,7 @@ class Times(msgspec.Struct, frozen=True, gc=False):
         return Times(self.queued, self.throttled, self.connecting, self.fetching, seconds)
 
 
+@attrs.define(eq=False)
 class TimesTotal:
     """The sums of the :class:`Times` of many requests. Mutable and slotted, for speed.
 
@@ -183,15 +181,12 @@ class TimesTotal:
         sends: The number of requests.
     """
 
-    __slots__ = ("connecting", "fetching", "parsing", "queued", "sends", "throttled")
-
-    def __init__(self) -> None:
-        self.sends: int = 0
-        self.queued: float = 0.0
-        self.throttled: float = 0.0
-        self.connecting: float = 0.0
-        self.fetching: float = 0.0
-        self.parsing: float = 0.0
+    sends: int = 0
+    queued: float = 0.0
+    throttled: float = 0.0
+    connecting: float = 0.0
+    fetching: float = 0.0
+    parsing: float = 0.0
 
     def add(self, times: Times) -> None:
         """Add a request whose body has been read. The duration of its callback is added to :attr:`parsing` later."""

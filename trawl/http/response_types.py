@@ -1,15 +1,10 @@
 """Responses whose body is in a file, and Scrapy's classes for kinds of pages.
 
-A request may name a :class:`BodySink`. If the response is successful (2xx), a small body stays in memory, and a larger
-body is written to the sink in chunks. Nothing is read from the connection during a write. The result is a
-:class:`FileResponse`. All other bodies, such as bodies of errors and redirects, are in memory.
+A body of a 2xx response goes to the :class:`BodySink` of its request if it is large. All other bodies are in memory.
 
-All other responses of a crawl have the class :class:`trawl.Response`, which has ``text``, ``css`` and all other
-attributes for every page. ``isinstance(response, HtmlResponse)`` still works as a spider expects, because it checks the
-content of the response. (The alternative would be to choose the class of each response by its content type. This would
-slow down every page, and a spider would have to check for a plain ``Response`` before it selects.)
-
-Only the package's ``__init__`` imports this module. The module ``trawl.http.response`` does not use these classes.
+All other responses of a crawl have the class :class:`trawl.Response`. ``isinstance(response, HtmlResponse)`` still
+works as a spider expects, because it checks the content. (To choose the class of each response by its content type
+would slow down every page, and a spider would have to check for a plain ``Response`` before it selects.)
 """
 
 from __future__ import annotations
