@@ -313,16 +313,5 @@ async def write_to_sink(response: Response, sink: BodySink) -> Response:
     body = Body((), 0)
     async with SinkWriter(sink) as writer:
         await writer.feed(body, response.body)
-        make = await writer.end(body.finish())
-    if make is Response:
-        return response
-    return make(
-        response.url,
-        response.status,
-        response.headers,
-        request=response.request,
-        flags=response.flags,
-        latency=response.latency,
-        ip_address=response.ip_address,
-        protocol=response.protocol,
-    )
+        await writer.end(body.finish())
+    return response.replace(cls=FileResponse, body=b"", sink=sink) if writer.has_begun else response

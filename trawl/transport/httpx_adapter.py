@@ -118,9 +118,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
             raise
         parser = open_request.parser
         extensions = {"http_version": b"HTTP/" + parser.version.encode("ascii"), "reason_phrase": parser.reason}
-        return httpx.Response(
-            parser.status, headers=parser.fields, stream=_BodyStream(open_request), extensions=extensions
-        )
+        return httpx.Response(parser.status, headers=parser.fields, stream=open_request, extensions=extensions)
 
     async def aclose(self) -> None:
         """Close the idle connections now, and all others when their responses are closed."""
@@ -211,8 +209,8 @@ async def _pieces_of(body: Any) -> AsyncGenerator[AsyncIterator[bytes], None]:
             await pieces.aclose()
 
 
-class _OpenRequest:
-    """One request and its response on one connection. It holds a place until it ends."""
+class _OpenRequest(httpx.AsyncByteStream):
+    """One request and the body of its response on one connection. It holds a place until it ends."""
 
     def __init__(
         self, pool: Pool, request: httpx.Request, origin: Origin, connection: Connection, release: Callable[[], None]
@@ -239,11 +237,11 @@ class _OpenRequest:
         while not self.parser.has_head:
             await self._receive()
 
-    async def read(self) -> bytes:
-        """Return the next chunk of the body, still compressed; empty at the end. Always a checkpoint.
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self  # don't use a generator, because a client could stop before its end
 
-        Cancelling closes the connection.
-        """
+    async def __anext__(self) -> bytes:
+        """Return the next chunk of the body, still compressed. Cancelling closes the connection. A checkpoint."""
         has_waited = False
         while self._is_open:
             self._pieces = self._pieces or self.parser.take()
@@ -260,7 +258,12 @@ class _OpenRequest:
                 raise
         if not has_waited:
             await trio.lowlevel.checkpoint()
-        return self._pieces.pop(0) if self._pieces and self._is_open else b""
+        if not self._pieces or not self._is_open:
+            raise StopAsyncIteration
+        return self._pieces.pop(0)
+
+    async def aclose(self) -> None:
+        self.close()
 
     def close(self) -> None:
         """Keep or close the connection, and release the request's place. Safe to call twice."""
@@ -343,20 +346,3 @@ class _OpenRequest:
             raise httpx.LocalProtocolError("Too little data for declared Content-Length", request=request)
         if is_chunked or head:
             yield head + (_LAST_CHUNK if is_chunked else b"")
-
-
-class _BodyStream(httpx.AsyncByteStream):
-    def __init__(self, open_request: _OpenRequest) -> None:
-        self._open_request = open_request
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self  # don't use a generator, because a client could stop before its end
-
-    async def __anext__(self) -> bytes:
-        piece = await self._open_request.read()
-        if not piece:
-            raise StopAsyncIteration
-        return piece
-
-    async def aclose(self) -> None:
-        self._open_request.close()

@@ -78,18 +78,6 @@ class RequestTrace:
         is_through: Whether a proxy has accepted the request, so that the proxy is not the cause of later errors.
     """
 
-    __slots__ = (
-        "_close",
-        "_has_waited",
-        "_is_connect",
-        "_on_sent",
-        "_outcome",
-        "_whole",
-        "has_sent",
-        "is_new",
-        "is_through",
-    )
-
     def __init__(self, outcome: Outcome, on_sent: OnSent, whole: trio.CancelScope) -> None:
         self._outcome = outcome
         self._on_sent = on_sent
@@ -289,16 +277,8 @@ def _check(answer: httpcore.Response) -> None:
 class HttpxTransport:
     """Sends requests with httpcore, over HTTP/1.1 or HTTP/2, directly or through proxies.
 
-    Args:
-        settings: Timeouts, limits and ``HTTP2_ENABLED``.
-        resolve: Looks up names; None for the system's lookup in threads.
-        ssl_context: Decides which servers are trusted; None for the certificates of certifi or ``SSL_CERT_FILE``,
-            loaded for the first ``https`` URL.
-        guard: Decides to which addresses the crawl may connect; None for all. A proxy looks up names itself, so with a
-            proxy only addresses in URLs are checked. The proxy itself may have any address.
-        room: Closes an idle connection of another transport. Called if this transport has no idle connection. None if
-            there is no other transport.
-        keeps_received: Whether outcomes have the received bytes (:attr:`trawl.http.Outcome.received`), for an archive.
+    The arguments are those of :class:`~trawl.transport.Http11Transport`. A proxy looks up names itself, so with a proxy
+    ``guard`` only checks addresses in URLs. The proxy itself may have any address.
     """
 
     def __init__(
