@@ -1,15 +1,14 @@
 """Chromium and its DevTools protocol: finds the program, starts it without a network, and talks to it over a pipe.
 
-Theory of operation. Chromium reads commands from descriptor 3 and writes replies and events to descriptor 4, as JSON
-messages that end in NUL (``--remote-debugging-pipe``). No other program of the machine can reach this pipe, and
-Chromium ends when the pipe is closed, even if Python was killed. One task writes, so that a cancelled caller never
-leaves half a message, and one task reads::
+Chromium reads commands from descriptor 3 and writes replies and events to descriptor 4, as JSON messages that end in
+NUL (``--remote-debugging-pipe``). No other program of the machine can reach this pipe, and Chromium ends when the pipe
+is closed, even if Python was killed. One task writes, so that a cancelled caller never leaves half a message::
 
     call(session, method, params) ──► queue ──► writer ──► Chromium ──► reader ──┬─► the caller, by the command's number
                                                                                 └─► the handler of the event's session
 
-A command that creates something has a function ``undo``. If the caller is cancelled, the later reply is passed to
-``undo``, so that a cancelled ``Target.createTarget`` leaves no tab.
+A command that creates something has a function ``undo``, which gets the reply if the caller was cancelled, so that a
+cancelled ``Target.createTarget`` leaves no tab.
 
 **No network**. Chromium runs in a network namespace of its own, unless the kernel forbids it or Chromium can't start in
 it. In any case, all its traffic goes to a proxy that does not exist, and WebRTC may not bypass it. So each request is
@@ -199,9 +198,7 @@ class Connection:
         params: Mapping[str, Any] | None = None,
         undo: Callable[[Reply], None] | None = None,
     ) -> Reply:
-        """Send a command and return its reply. A checkpoint.
-
-        If this call is cancelled, the command is forgotten. If Chromium executes the command, ``undo`` gets the reply.
+        """Send a command and return its reply. A checkpoint. If it is cancelled, ``undo`` gets a later reply.
 
         Raises:
             BrowserEnded: If the connection has ended, or ends before the reply.

@@ -1,14 +1,10 @@
 """One page of the browser: a tab whose every request is answered by trawl, and the actions of a spider on it.
 
-Theory of operation. ``Fetch.enable`` pauses each request of the page, of its frames and of its workers. A paused
-request becomes an :class:`Asked`, and the function ``ask`` returns its :class:`Answer`, or None to let it fail.
-Chromium itself decides about CORS, redirects and cookies, as it does with responses from the network::
+``Fetch.enable`` pauses each request of the page, of its frames and of its workers. Chromium itself decides about CORS,
+redirects and cookies, as it does with responses from the network::
 
     Fetch.requestPaused ──► blocked kind? ──► Fetch.failRequest
                         └─► ask(Asked) ──► Fetch.fulfillRequest, or Fetch.failRequest
-
-``ask`` runs in a task that is started in the context of the page's task, not of the task that reads the pipe. The
-request is therefore a sub-request of the page.
 
 A page lives as long as its block (:func:`open_page`). Leaving the block, or cancelling it, closes the tab without
 waiting for Chromium, which may be busy with a script that never ends.

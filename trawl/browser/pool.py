@@ -223,9 +223,7 @@ class Browsers:
     async def _current(self) -> _Lease:
         """Return the browser for the next page; starts one if needed.
 
-        Raises:
-            BrowserEnded: If the browser does not start.
-            UsageError: If no browser can be started, or several have ended before they rendered a page.
+        Raises UsageError if no browser can be started, or several have ended before they rendered a page.
         """
         async with self._lock:
             lease = self._lease

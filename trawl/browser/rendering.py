@@ -1,8 +1,8 @@
 """Rendering: the middleware that turns the response to a request with meta ``browser`` into the rendered page.
 
-Theory of operation. The main document is fetched like every other request. Its response is rendered in the request's
-own task and cancel scope, after the place of its host was released. Each request of the page becomes a direct fetch,
-which is admitted, delayed, checked against robots.txt, cached, sent through the proxy and counted like any other::
+The main document is fetched like every other request. Its response is rendered in the request's own task and cancel
+scope, after the place of its host was released. Each request of the page becomes a direct fetch, which is admitted,
+delayed, checked against robots.txt, cached, sent through the proxy and counted like any other::
 
     response to meta browser ──► HTML, a wanted status? ── no ──► unchanged
                                  │ yes
@@ -11,10 +11,9 @@ which is admitted, delayed, checked against robots.txt, cached, sent through the
                                                                             └──► crawl.fetch ──► the page
     ready ──► the spider's actions (``run``) ──► HTML, URL, cookies, screenshot ──► close page ──► rendered response
 
-Its order is 570, inside retries (a failed page is retried) and outside of redirects, cookies and the cache.
-
-The page's timeout stops while one of its requests waits or is in flight, because delays are the throttle's decision and
-not a fault of the page (:class:`PageTimer`). It also stops until a browser has started.
+Its order is 570, inside retries (a failed page is retried) and outside of redirects, cookies and the cache. The page's
+timeout (:class:`PageTimer`) stops until a browser has started and while requests wait or are in flight, because delays
+are the throttle's decision and not a fault of the page.
 
 Length: one page from its response to the rendered response, and everything that its requests share.
 """

@@ -289,7 +289,7 @@ _C1_END = 0xA0
 
 @lru_cache(maxsize=32)
 def _characters(codec: str) -> str:
-    """Return the 256 characters of a single-byte encoding (Encoding, 9). Python's lack some controls."""
+    """Return the 256 characters of a single-byte encoding (Encoding, 9), also C1 controls that Python lacks."""
     if codec == USER_DEFINED:
         return "".join(chr(byte) if byte < _ASCII_END else chr(0xF780 + byte - _ASCII_END) for byte in _BYTES)
     has_controls = codec.startswith("cp12") or codec == "cp874"
@@ -405,7 +405,10 @@ _HALF_WIDTH = range(0xFF61, 0xFFA0)
 
 
 def output_codec(codec: str) -> str:
-    """Return the codec for sending URLs and forms of a page: UTF-8 if it is none that can be sent (Encoding, 4.3)."""
+    """Return the codec for sending URLs and forms of a page (Encoding, 4.3).
+
+    It is UTF-8 for UTF-16, ``replacement`` and ``x-user-defined``.
+    """
     return "utf-8" if codec in _UNICODE or codec in {REPLACEMENT, USER_DEFINED} else codec
 
 

@@ -1,14 +1,12 @@
 """Response bodies during reading: decompressed, counted, and written to a sink if they are large.
 
-Theory of operation. :class:`Body` decodes the content codings, starting with the coding that was applied last. It
-counts the bytes before the first decoder and after each decoder. The body ends when one of these counts exceeds the
-limit. So a decompression bomb stops at the limit, however large its output would become. :meth:`Body.give_way` executes
-a checkpoint after a bounded amount of work, so that other tasks run and timeouts take effect.
+:class:`Body` counts the bytes before the first decoder and after each decoder, and ends the body when a count exceeds
+the limit. So a decompression bomb stops at the limit, however large its output would become. :meth:`Body.give_way`
+executes a checkpoint after a bounded amount of work, so that other tasks run and timeouts take effect.
 
-A body for a sink starts in memory like any other. Whenever ``MEMORY_BYTES`` have been decompressed, :class:`SinkWriter`
-writes them together. So a small body needs neither a file nor a thread. A large body never has more in memory than
-``MEMORY_BYTES`` and one output of its decoder. Nothing is read from the connection during a write. If reading ends
-early, for example because it was cancelled, the sink discards the body.
+A body for a sink starts in memory, so a small body needs neither a file nor a thread. Whenever ``MEMORY_BYTES`` have
+been decompressed, :class:`SinkWriter` writes them together. Nothing is read from the connection during a write. If
+reading ends early, for example because it was cancelled, the sink discards the body.
 """
 
 from __future__ import annotations
@@ -169,10 +167,10 @@ class Body:
 
 @attrs.frozen
 class ResponseLimits:
-    """The limits of a response's body. 0 bytes set no limit.
+    """The limits of a response's body in bytes, as sent and after decompression; 0 sets no limit.
 
-    With ``is_strict``, a body that ended early is an error. With ``truncates``, a body that is too large is cut instead
-    of being an error.
+    A body above ``warn_bytes`` is logged. With ``is_strict``, a body that ended early is an error. With ``truncates``,
+    a body that is too large is cut instead of being an error.
     """
 
     max_bytes: int

@@ -1,10 +1,9 @@
-"""Incremental decoders of content codings (RFC 9110, 8.4).
+"""Incremental decoders of content codings (RFC 9110, 8.4), which return chunks of a bounded size.
 
-Theory of operation. Every coding has a :class:`Decoder` that returns chunks of a bounded size. zlib and brotli accept
-an output limit. zstandard has no such limit, but its input consists of blocks of at least 4 bytes, and a block has at
-most 128 KiB of output (RFC 8878, 3.1.1.2), so the input is cut into small parts. The input of the other decoders is cut
-too, because zlib copies the remaining input once for each gzip member. A small input may contain many empty members, so
-every step yields a chunk, even if the chunk is empty.
+zlib and brotli accept an output limit. zstandard has no such limit, but its input consists of blocks of at least 4
+bytes, and a block has at most 128 KiB of output (RFC 8878, 3.1.1.2), so the input is cut into small parts. The input of
+the other decoders is cut too, because zlib copies the remaining input once for each gzip member. A small input may
+contain many empty members, so every step yields a chunk, even if the chunk is empty.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Our own HTTP/1.1 for httpx's clients. Only this module imports httpx.
+"""Our own HTTP/1.1 for httpx's clients. Only this module imports httpx, which takes 0.2 s.
 
-Theory of operation: a connection is either in the pool or held by one :class:`_OpenRequest`. The :class:`_OpenRequest`
-holds it until the body of the response has ended or the response is closed. The client's code runs between two chunks
-of a body, so a cancel scope can't stay open from one chunk to the next. Therefore, each wait has its own scope.
-
-The package imports this module only when a program uses :class:`HTTP11Transport`, because importing httpx takes 0.2 s.
+A connection is either in the pool or held by one :class:`_OpenRequest`, until the body of the response has ended or the
+response is closed. The client's code runs between two chunks of a body, so a cancel scope can't stay open from one
+chunk to the next. Therefore, each wait has its own scope.
 """
 
 from __future__ import annotations

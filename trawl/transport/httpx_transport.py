@@ -1,10 +1,8 @@
 """The transport on httpcore: HTTP/2, and all kinds of proxies.
 
-Theory of operation: ``httpcore`` implements HTTP and keeps connections. httpx's client, requests and URLs are not used.
 httpcore uses our own connections (:mod:`~trawl.transport.httpx_backend`). Its ``trace`` extension reports the times of
-a request, and can delay the request before it is sent (:class:`RequestTrace`).
-
-``Proxy-Authorization`` is sent only to the proxy: in a ``CONNECT``, and in requests that need no tunnel.
+a request, and can delay the request before it is sent (:class:`RequestTrace`). ``Proxy-Authorization`` is sent only to
+the proxy: in a ``CONNECT``, and in requests that need no tunnel.
 """
 
 from __future__ import annotations
@@ -200,32 +198,26 @@ class _ResponseReader:
         After an error or a cancellation between two chunks, the stream refuses reads, so that httpcore's generators
         finish. The error is raised afterwards.
         """
-        refused: DownloadError | None = None
-        cancelled: trio.Cancelled | None = None
+        stopped: DownloadError | trio.Cancelled | None = None
         try:
             async for chunk in self._answer.aiter_stream():
                 self._outcome.size += len(chunk)
                 if self.received is not None and not (writer is not None and writer.has_begun):
                     self.received += chunk
-                if refused is None and cancelled is None:
+                if stopped is None:
                     try:
                         await (self._body.feed(chunk) if writer is None else writer.feed(self._body, chunk))
-                    except DownloadError as error:
-                        refused = error
-                        self._stream.refuse()
-                    except trio.Cancelled as error:  # noqa: ASYNC103 - raised when the generators have ended
-                        cancelled = error
+                    except (DownloadError, trio.Cancelled) as error:  # noqa: ASYNC103 - raised below
+                        stopped = error
                         self._stream.refuse()
         except BODY_BROKEN as error:
-            if refused is None and cancelled is None:
+            if stopped is None:
                 if self._limits.is_strict:
                     raise
                 return ResponseBroken(str(error))
-        if cancelled is not None:
-            raise cancelled
-        if refused is not None and not (self._limits.truncates and isinstance(refused, BodyTooLarge)):
-            raise refused
-        return refused
+        if stopped is None or (self._limits.truncates and isinstance(stopped, BodyTooLarge)):
+            return stopped
+        raise stopped
 
     def _is_cut(self) -> bool:
         """Return whether the body ended because the connection was closed without a TLS ``close_notify``."""

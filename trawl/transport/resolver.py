@@ -1,14 +1,11 @@
-"""Lookups of host names, with a cache and with results that are fixed during a crawl.
-
-The system looks up names in threads, or dnspython looks them up on Trio.
+"""Lookups of host names: by the system in threads, or by dnspython on Trio.
 
 A lookup by the system is blocking work that can be abandoned (:mod:`trawl.blocking`), because ``getaddrinfo`` can hang
-for minutes if a name server is dead. With Trio's default limiter, forty hanging lookups would block all other work in
-threads. A lookup that can't be abandoned would delay each timeout and the end of the crawl.
+for minutes if a name server is dead, and would delay each timeout and the end of the crawl.
 
 A name server may return addresses in another order each time. But limits by address are kept only if a request is sent
 to the address whose limit has counted it. So a crawl looks up each host once, for all ports (:class:`CrawlResolver`),
-and both throttling and connections use this result.
+for both throttling and connections.
 """
 
 from __future__ import annotations

@@ -2,22 +2,17 @@
 
 A response is stored exactly as received: status line, headers, and the body with its chunked framing and compression
 (ISO 28500, 6.3). If these bytes are unknown, the headers that describe how the body was sent get the prefix
-``X-Archive-Orig-``, as in other archivers. So a program that replays the file reads headers that match the body. The
-bytes are unknown for a large body, which is copied from a file after decompression, and for a chunked response through
-a proxy. A response over HTTP/2 gets the status line of HTTP/1.1 and the field ``WARC-Protocol: h2``. Credentials
-(``Authorization``, ``Proxy-Authorization``, ``Cookie``) are left out of the records of requests.
+``X-Archive-Orig-``, as in other archivers, so that a replay reads headers that match the body. They are unknown for a
+large body, which is copied from a file, and for a chunked response through a proxy. A response over HTTP/2 gets the
+status line of HTTP/1.1 and the field ``WARC-Protocol: h2``. Credentials (``Authorization``, ``Proxy-Authorization``,
+``Cookie``) are left out of the records of requests.
 
-If a response ended early, its received part is stored, with the reason in ``WARC-Truncated`` (ISO 28500, 5.13). If an
-error ended the response, the field ``Trawl-Error`` has the class and the cause of the error, so that a replay fails in
-the same way.
-
-A metadata record (``application/warc-fields``, ISO 28500, 6.6) has the times of the exchange and the charged scopes
-(:data:`METADATA_FIELDS`). It is also written for a request without a response, with the error.
+If a response ended early, its received part is stored, with the reason in ``WARC-Truncated`` (ISO 28500, 5.13) and, for
+an error, its class and cause in ``Trawl-Error``, so that a replay fails in the same way. A metadata record
+(``application/warc-fields``, ISO 28500, 6.6) has the :data:`METADATA_FIELDS`, even for a request without a response.
 
 Responses that end at the same time are written together, in one blocking call. Their slots are released after the
 write, so a slow disk slows down the crawl, and records do not accumulate in memory.
-
-Only the module that runs crawls imports this module. The archive works with any transport.
 """
 
 from __future__ import annotations

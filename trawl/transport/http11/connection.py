@@ -1,11 +1,8 @@
 """Connections, the timeouts of requests, and reading responses.
 
-Theory of operation of :class:`RequestDeadline`: a request has one timeout for the whole request and one for each phase
-(connecting, sending, reading). A cancel scope for each timeout would cost more than reading a small page, while moving
-a deadline costs a third as much as a scope. So there is one scope. Its deadline is the end of the whole request's
-timeout or of the current phase's timeout, whichever is earlier. When the deadline has passed,
-:meth:`RequestDeadline.error` determines which timeout has passed. The scope is entered at the first wait, because a
-request that completes without waiting needs no timeout.
+A request has one timeout for the whole request and one for each phase (connecting, sending, reading). A cancel scope
+for each would cost more than reading a small page, so :class:`RequestDeadline` moves the deadline of one scope to the
+earlier of the two. The scope is entered at the first wait, because a request without a wait needs no timeout.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """Byte streams to and from a server: over TCP, over TLS, or over any Trio stream.
 
-Theory of operation: HTTP/1.1 is half-duplex, so a stream is never read and written at the same time. Therefore, the
-protection in Trio's streams (two conflict detectors, a checkpoint after each send) is not needed. :class:`TcpStream`
-sends without a checkpoint. Before it reads, it executes one checkpoint, so that all other tasks run once. In a busy
-program, most responses have arrived after this checkpoint. Waiting for a socket would take three times as long as the
-checkpoint, and would also need a timeout. If no bytes have arrived after the checkpoint, the next few reads skip the
-checkpoint. All other streams use :class:`TrioStream`.
+HTTP/1.1 is half-duplex, so the conflict detectors and the checkpoint of each send in Trio's streams are not needed.
+:class:`TcpStream` executes one checkpoint before it reads. In a busy program, most responses have arrived after it,
+and waiting for a socket would take three times as long and need a timeout. If no bytes have arrived, the next few reads
+skip the checkpoint. All other streams use :class:`TrioStream`.
 
-TLS is Trio's ``SSLStream`` (RFC 8446). As in browsers, it does not wait for the peer's ``close_notify``. If a server
-closes the connection without ``close_notify``, this is treated as the end of the stream, because many servers do it. If
-the body has a length or is chunked, a truncation is still detected. If the body ends with the connection, an attacker
-may have truncated it (RFC 9112, 9.8), so the missing ``close_notify`` is recorded.
+TLS is Trio's ``SSLStream`` (RFC 8446). As in browsers, it does not wait for the peer's ``close_notify``, and treats a
+connection that is closed without it as the end of the stream. If a body ends with the connection, an attacker may have
+truncated it (RFC 9112, 9.8), so the missing ``close_notify`` is recorded.
 """
 
 from __future__ import annotations

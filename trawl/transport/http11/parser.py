@@ -1,19 +1,17 @@
 """The parser for the responses of one connection (RFC 9112), on httptools (llhttp).
 
-Theory of operation: llhttp reports where the parts of a message start and end, and :class:`ResponseParser` interprets
-these parts, because llhttp alone is not sufficient. llhttp accepts several invalid responses. It does not detect the
-end of a body that ends with the connection. It waits for a body after HEAD. It treats the end of a 103 as the end of
-the response, and bytes after a response as the next response. It reads headers of unlimited size. So
-:class:`ResponseParser` tracks the framing, limits the number of bytes that neither complete the headers nor belong to
-the body, and stops parsing at a second response to one request. If one of our callbacks raises an exception, llhttp
-raises its own error, and the exception is the ``__context__`` of this error.
+llhttp reports where the parts of a message start and end, and :class:`ResponseParser` interprets them. llhttp alone
+accepts several invalid responses, does not detect the end of a body that ends with the connection, waits for a body
+after HEAD, treats the end of a 103 as the end of the response and bytes after a response as the next response, and
+reads headers of unlimited size. If one of our callbacks raises an exception, llhttp raises its own error, and the
+exception is the ``__context__`` of this error.
 
 Leniencies: as in browsers, lines may end in a bare LF, and ``Content-Length`` may occur together with chunked (then the
 chunks determine the body, and the connection is not used again). Headers that llhttp refuses are repaired and parsed
 again. A header folded over several lines becomes one line (RFC 9112, 5.2: a user agent replaces the fold by spaces).
 Repeated equal values of ``Content-Length`` become one value (RFC 9112, 6.3, rule 5). Some errors are always refused: a
-header name with a space, a line without a colon, an ambiguous length, and an unknown transfer coding. A transfer coding
-with white space other than spaces, such as a tab, counts as unknown.
+header name with a space, a line without a colon, an ambiguous length, and an unknown transfer coding, as which a coding
+with white space other than spaces counts.
 """
 
 from __future__ import annotations

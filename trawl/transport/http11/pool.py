@@ -1,10 +1,9 @@
 """Opening connections to origins, and keeping idle connections for later requests.
 
-Theory of operation: each origin has a stack of its idle connections. All idle connections are also in one queue, in the
-order in which they became idle. A request takes the connection of its origin that became idle last, so that the older
-connections can expire. If there are too many idle connections, the first connection of the queue is closed, which is
-also the oldest of its origin. So the pool never searches when it takes, keeps or closes a connection. No background
-task is needed, because ``take`` and ``give`` close expired connections.
+Each origin has a stack of its idle connections. All idle connections are also in one queue, in the order in which they
+became idle. A request takes the connection of its origin that became idle last, so that the older connections can
+expire. The first connection of the queue is also the oldest of its origin. So the pool never searches, and needs no
+background task: ``take`` and ``give`` close expired connections.
 """
 
 from __future__ import annotations

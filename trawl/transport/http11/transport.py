@@ -1,9 +1,7 @@
 """The fast transport: trawl's requests and responses over HTTP/1.1, directly on httptools.
 
-Theory of operation: a request needs one task, one cancel scope, one write and, if the page arrives in one part, one
-read. A connection is either in the pool or held by one request, which returns it in a clean state or closes it. One
+A connection is either in the pool or held by one request, which returns it in a clean state or closes it. One
 ``except`` handles all errors and cancellations that end a request early, so the pool is consistent at every await.
-Closing never waits.
 """
 
 from __future__ import annotations
