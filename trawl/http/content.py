@@ -246,10 +246,6 @@ def selector_type(content_type: str | None, body: bytes) -> SelectorType:
     return "html"
 
 
-def _windows_1252(body: bytes) -> str:
-    return "cp1252"
-
-
 def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False) -> tuple[str | None, int]:
     """Return the declared codec of a body (None if undeclared), and the length of its byte order mark in bytes.
 
@@ -259,7 +255,7 @@ def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False
     because .NET writes it into UTF-8 files.
     """
     kind = parse_content_type(content_type or "")
-    is_xml = is_xml or _is_xml(kind.essence)
+    is_xml = is_xml or (kind.essence.endswith(("/xml", "+xml")) and "xhtml" not in kind.essence)
     for mark, codec in (*_UTF_32_BOMS, *_BOMS) if is_xml else _BOMS:
         if body.startswith(mark):
             return codec, len(mark)
@@ -274,11 +270,7 @@ def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False
     return None, 0  # plain text, JSON and scripts can't declare an encoding
 
 
-def _is_xml(essence: str) -> bool:
-    return essence.endswith(("/xml", "+xml")) and "xhtml" not in essence
-
-
-def decode_body(body: bytes, content_type: str | None, guess: Callable[[bytes], str] = _windows_1252) -> BodyText:
+def decode_body(body: bytes, content_type: str | None, guess: Callable[[bytes], str] | None = None) -> BodyText:
     """Return ``body`` as text, decoded with the rules of browsers (HTML, 13.2.3.2; Encoding, 6). Never raises.
 
     The result of :func:`told_encoding` takes precedence, then UTF-8 if the body is valid UTF-8, then the result of
@@ -290,7 +282,7 @@ def decode_body(body: bytes, content_type: str | None, guess: Callable[[bytes], 
     try:
         return BodyText(body.decode("utf-8"), "utf-8")
     except UnicodeDecodeError:
-        guessed = guess(body)
+        guessed = "cp1252" if guess is None else guess(body)
         return BodyText(decode(body, guessed), guessed)
 
 

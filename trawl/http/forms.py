@@ -179,12 +179,6 @@ def _of_button(button: Element) -> list[tuple[str, str]]:
     return [(name, button.get("value", ""))] if name else []
 
 
-def _encoding_of(form: Element, page: Response) -> str:
-    """Return the codec for sending a form. ``accept-charset`` overrides the page's encoding (HTML, 4.10.21.5)."""
-    named = (codec_of(label) for label in form.get("accept-charset", "").split())
-    return next((output_codec(codec) for codec in named if codec is not None), page.output_encoding)
-
-
 def _elements(selector: Selector, query: str) -> list[Element]:
     return [found.root for found in selector.xpath(query) if hasattr(found.root, "iterancestors")]
 
@@ -395,7 +389,9 @@ class FormRequest(Request):
         options.setdefault("method", _written(form, button, "method"))
         if str(options["method"]).upper() not in {"GET", "POST"}:
             options["method"] = "GET"
-        options.setdefault("encoding", _encoding_of(form, response))
+        # ``accept-charset`` overrides the page's encoding (HTML, 4.10.21.5).
+        named = filter(None, map(codec_of, form.get("accept-charset", "").split()))
+        options.setdefault("encoding", output_codec(next(named, response.output_encoding)))
         options.setdefault("enctype", _written(form, button, "enctype"))
         url = join_url(response.base_url, options.pop("url", None) or _written(form, button, "action") or home)
         return cls(url, formdata=fields, **options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, contextmanager
 from math import inf
 from typing import Any
 
@@ -196,17 +196,6 @@ def _has_body(request: httpx.Request) -> bool:
     return "transfer-encoding" in headers or headers.get("content-length", "0") not in {"", "0"}
 
 
-@asynccontextmanager
-async def _pieces_of(body: Any) -> AsyncGenerator[AsyncIterator[bytes], None]:
-    """Provide the chunks of ``body``. A generator is closed at the end, even if it was not read completely."""
-    pieces = aiter(body)
-    try:
-        yield pieces
-    finally:
-        if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()
-
-
 class _OpenRequest(httpx.AsyncByteStream):
     """One request and the body of its response on one connection. It holds a place until it ends."""
 
@@ -332,7 +321,9 @@ class _OpenRequest(httpx.AsyncByteStream):
         request = self._request
         is_chunked = "transfer-encoding" in request.headers
         left = int(request.headers.get("content-length") or 0)
-        async with _pieces_of(request.stream) as pieces:
+        stream: Any = request.stream
+        pieces = aiter(stream)
+        try:
             async for piece in pieces:
                 left -= len(piece)
                 if not is_chunked and left < 0:
@@ -340,6 +331,9 @@ class _OpenRequest(httpx.AsyncByteStream):
                 if piece:  # write it as a chunk (RFC 9112, 7.1)
                     yield head + (b"%x\r\n%s\r\n" % (len(piece), piece) if is_chunked else piece)  # noqa: ASYNC119 - its reader closes it
                     head = b""
+        finally:
+            if isinstance(pieces, AsyncGenerator):  # it may not have been read completely
+                await pieces.aclose()
         if not is_chunked and left > 0:
             raise httpx.LocalProtocolError("Too little data for declared Content-Length", request=request)
         if is_chunked or head:
