@@ -407,7 +407,7 @@ class Rendering:
         except _ActionFailed as failed:
             stats.inc("spider_exceptions")
             outcome.response, outcome.error = None, IgnoreRequest(str(failed))
-            outcome.error.__cause__ = failed.cause
+            outcome.error.__cause__ = failed.__cause__
         except ValueError as error:
             outcome.response, outcome.error = None, IgnoreRequest(f"{request!r}: {error}")
 
@@ -417,7 +417,7 @@ class Rendering:
         try:
             return await self._rendered(request, response)
         except _ActionFailed as failed:
-            raise failed.cause from None
+            raise failed.__cause__ or failed from None
 
     @asynccontextmanager
     async def open_page(self, response: Response, session: str | None = None) -> AsyncGenerator[BrowserPage, None]:
@@ -530,7 +530,7 @@ class Rendering:
                 self.crawl.shutdown(cause.reason)
             else:
                 logger.error("%s of the spider failed on its page", name, exc_info=cause)
-            raise _ActionFailed(name, cause) from error
+            raise _ActionFailed(f"{name} of the spider failed on its page: {cause!r}") from cause
 
     async def _keep_cookies(self, request: Request, page: BrowserPage, before: Sequence[Mapping[str, Any]]) -> None:
         """Store the cookies that scripts have set, and remove those that scripts have removed. A checkpoint."""
@@ -547,11 +547,7 @@ class Rendering:
 
 
 class _ActionFailed(Exception):
-    """The spider's method ``name`` has failed on its page."""
-
-    def __init__(self, name: str, cause: BaseException) -> None:
-        super().__init__(f"{name} of the spider failed on its page: {cause!r}")
-        self.cause = cause
+    """A method of the spider has failed on its page, because of ``__cause__``."""
 
 
 def _check_css(css: str) -> None:
