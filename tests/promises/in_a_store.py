@@ -28,7 +28,6 @@ LINE = (
     "the line of a shared scope is by priority, then age: not by share of a quota; what fits waits behind what does not"
 )
 GIVEN = "a token that was given stays good when a limit changes"
-BOTH = "a request of two shared scopes with delays may be passed without limit; others have keys that can't be shared"
 OFFSET = "the offset of a shared rate counts from its token, which is asked for when the other rate is due"
 TOLD = "the store tells one limit, and a place in line, of what waits for a shared scope"
 
@@ -41,7 +40,7 @@ DIFFERENT: dict[str, str] = {
     "test_f02_sliding_slides_instead_of_resetting": KEYS,
     "test_f06_with_window_0_the_quota_never_blocks_and_never_spins": KEYS,
     "test_f11_a_larger_amount_is_not_starved_by_smaller_ones_in_a_sliding_window": KEYS,
-    "test_f12_p4_a_request_of_several_scopes_is_passed_by_at_most_32": BOTH,
+    "test_f12_p4_a_request_of_several_scopes_with_delays_a_slot_is_passed_by_at_most_32": KEYS,
     "test_mixed_quotas_are_kept_and_spent_by_share": KEYS,
     "test_mixed_quotas_are_kept_while_they_change_and_connections_are_slow": KEYS,
     "test_a_bad_page_reaches_its_errback_with_the_last_answer": STORED,

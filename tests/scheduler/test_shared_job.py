@@ -10,6 +10,8 @@ import pytest
 
 from trawl.robots import at_once
 from trawl.scheduler import Attempt
+from trawl.scheduler.scheduler import reconsider
+from trawl.scheduler.scope_queue import PASSES
 from trawl.scheduler.shared_job import SLACK, SharedJobScheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
@@ -279,6 +281,59 @@ def test_p4_a_request_of_two_shared_scopes_is_prepared_though_one_of_them_always
             rig.token(line.pop(0), now)  # to one after the other, so x and y take turns
     assert len(asked) == len(labels)
     assert asked.index(["proxy_x", "proxy_y"]) <= 32
+
+
+def sends_at(rig: Rig, now: float, *, later: float = 0.0) -> list[object]:
+    """Send all that may be sent at ``now``, and grant each ask a token that is good ``later``."""
+    sends: list[object] = []
+    while True:
+        while isinstance(granted := rig.scheduler.grant(now), Attempt):
+            rig.scheduler.sent(granted, now)
+            rig.scheduler.give_back(granted, now)
+            sends.append(granted.request)
+        asked: list[Any] = [told[1] for told in rig.line.take() if told[0] == "ask"]
+        if not asked:
+            return sends
+        for number in asked:
+            rig.token(number, now, at=now + later, until=now + later + 5.0)
+
+
+def test_p4_a_request_of_two_shared_scopes_with_a_delay_is_not_always_passed_by_those_with_tokens() -> None:
+    rig = Rig(proxy_x=Limits(delay=1.0), proxy_y=Limits(delay=1.3))
+    for label in ["x", "y", "both", *["x", "y"] * 50]:
+        rig.push(label, *["proxy_x", "proxy_y"] if label == "both" else ["proxy_" + label])
+    sends: list[object] = []
+    now = 0.0
+    while "both" not in sends:
+        sends += sends_at(rig, now)
+        now = rig.scheduler.next_event(now)
+    assert PASSES < len(sends) <= 32
+
+
+def test_a_lane_without_a_token_keeps_no_shared_scope_from_those_with_tokens() -> None:
+    rig = Rig(host=Limits(delay=10.25), proxy=Limits(delay=1.0))
+    rig.push("first", "host", "proxy")
+    rig.push("second", "host", "proxy")
+    for _ in range(20):
+        rig.push("single", "proxy")
+    sends: list[object] = []
+    for now in range(11):
+        sends += sends_at(rig, now)
+        reconsider(rig.scheduler, rig.scopes["host"], now)
+    assert sends == ["first", *["single"] * 10]
+
+
+def test_a_token_is_kept_where_others_always_passed() -> None:
+    rig = Rig(host=Limits(delay=1.0), proxy=Limits())
+    for _ in range(40):
+        rig.push("single", "host")
+    rig.push("both", "host", "proxy")
+    sends: list[object] = []
+    for now in range(30):
+        sends += sends_at(rig, now, later=0.5)  # half-way between two sends of the host
+        for later in (0.5, 0.5 + SLACK):
+            rig.scheduler.grant(now + later)
+    assert PASSES <= sends.index("both") <= 2 * PASSES
 
 
 def test_a_response_of_user_code_waits_for_a_token_and_is_told_as_a_send() -> None:

@@ -116,6 +116,7 @@ class Lane:
         bases: The scopes' counters of grants at its turn, to count how often it is passed. Only for lanes with several
             scopes or a quota.
         has_reserved: True if a scope is reserved for it.
+        has_token: False if it needs a token of its shared scopes and has none that may be used now.
         kept_until: Time until which its reservation counts although it has lost a scope; ``inf`` if it has lost none.
         passed_at: Its version when its queue found that the remaining amount is too small for it.
     """
@@ -126,6 +127,7 @@ class Lane:
         "closed_before",
         "elsewhere",
         "has_reserved",
+        "has_token",
         "id",
         "kept_until",
         "kind",
@@ -157,6 +159,7 @@ class Lane:
         self.ready_at: float = 0.0
         self.bases: list[int] | None = None
         self.has_reserved: bool = False
+        self.has_token: bool = True
         self.kept_until: float = inf
         self.passed_at: int = -1
         self.prepares: bool = False

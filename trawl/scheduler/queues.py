@@ -194,9 +194,10 @@ class LaneQueues:
     def reserve(self, lane: Lane, now: float) -> None:
         """Reserve all scopes of a lane that was passed too often, unless one is reserved for a better lane.
 
-        A lane that has lost a scope by this keeps its others only while one of them is a quota that is far away.
+        Its shared scopes only while it has a token for them. A lane that has lost a scope by this keeps its others only
+        while one of them is a quota that is far away.
         """
-        queues = [self.queue_of(scope) for scope in lane.scopes]
+        queues = [self.queue_of(scope) for scope in lane.scopes if lane.has_token or not scope.is_shared]
         if all(queue.reserved_for is lane for queue in queues):
             return
         others = [(each, other) for each in queues if (other := each.reserved_for) is not None and other is not lane]
@@ -221,7 +222,9 @@ class LaneQueues:
             return False
         lane.has_reserved = False
         for scope in lane.scopes:
-            queue = self.scope_queues[scope.id]
+            queue = self.scope_queues.get(scope.id)
+            if queue is None or lane not in queue.holders:
+                continue
             del queue.holders[lane]
             if queue.reserved_for is lane:
                 queue.reserved_for = None
@@ -236,8 +239,8 @@ class LaneQueues:
         is_near = queue.scope.quota is None and queue.scope.foreseen_at(now, 1.0) <= now + PATIENCE
         for lane in [queue.reserved_for] if is_near else list(queue.holders):
             for scope in lane.scopes if lane is not None else ():
-                other = self.scope_queues[scope.id]
-                if other.reserved_for is lane and other is not queue:
+                other = self.scope_queues.get(scope.id)
+                if other is not None and other is not queue and other.reserved_for is lane:
                     other.refills = -1
                     self.wake(other, now)
 

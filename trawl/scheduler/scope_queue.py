@@ -15,7 +15,7 @@ quota only much later, it keeps what it has not lost, because small amounts woul
 that time is near, it reserves all of its scopes again or loses them all. A reservation delays only lanes that rank
 behind, and ranks are a total order. So reservations can't deadlock, and no lane starves behind them. A reservation ends
 when the lane is granted, when it is empty, when it waits at its origin's gate or for a token of a shared scope, or when
-a better lane takes over.
+a better lane takes over. Shared scopes are reserved only while the lane has a token for them, among lanes with tokens.
 
 Passes are counted by the scopes' counters of grants, which include grants of earlier lanes. This is an upper bound, and
 costs nothing. It also includes grants while the lane waits for another scope of its own, for example for the delay of

@@ -12,7 +12,8 @@ other scopes, then for a *token*, and then for what this process knows of the sh
                                                                        (both are reported to the store)
 
 A token that is not used within ``SLACK`` seconds, because one of the other scopes closed or no place is free, is
-returned. The lane requests another when it is next checked.
+returned. The lane requests another when it is next checked. If it was often passed in the scope that closed, it keeps
+the token as long as it is valid.
 
 A request needs no token to be prepared. A prepared request needs one, in the same way.
 
@@ -31,7 +32,7 @@ import attrs
 from trawl.scheduler.attempt import Attempt
 from trawl.scheduler.lanes import Lane, Refused
 from trawl.scheduler.scheduler import Scheduler
-from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
+from trawl.scheduler.scope_queue import PASSES, ScopeQueue, TokenQueue
 from trawl.throttling.scope import Scope
 from trawl.throttling.shared import SharedScope, SharedScopeClient, Token
 
@@ -128,6 +129,9 @@ class SharedJobScheduler(Scheduler):
         """Return what ``lane`` must wait for, and until when: its other scopes, a token, or the shared scopes."""
         if lane.prepares or _first_shared(lane) is None:
             return super()._obstacle(lane, attempt, now)
+        token_queue = self._asks.get(lane)
+        token = None if token_queue is None else token_queue.token
+        lane.has_token = token is not None and token.at - _lead(lane) <= now
         # Its other scopes first, because a token is valid for a short time only.
         for index, scope in enumerate(lane.scopes):
             if not isinstance(scope, SharedScope):
@@ -138,22 +142,18 @@ class SharedJobScheduler(Scheduler):
                     or (queue is not None and queue.keeps_off(lane, now))
                 ):
                     return super()._obstacle(lane, attempt, now)
-        token_queue = self._asks.get(lane)
-        if token_queue is not None and token_queue.token is not None and token_queue.token.until <= now:
+        if token_queue is not None and token is not None and token.until <= now:
             self._drop(token_queue)
             token_queue = None
         if token_queue is None:
             token_queue = self._ask(lane, attempt)
-        token = token_queue.token
-        if token is None:
-            if self.queues.let_go(lane):  # its other scopes are open, and others may use them in the meantime
-                self._wake(lane, now)
-            return token_queue, inf
-        at = token.at - _lead(lane)
-        if at > now:  # it now needs less time to the send than when the token came
-            self._arm(token_queue, at)
-            return token_queue, inf
-        return super()._obstacle(lane, attempt, now)
+        if lane.has_token:
+            return super()._obstacle(lane, attempt, now)
+        if self.queues.let_go(lane):  # its other scopes are open, and others may use them in the meantime
+            self._wake(lane, now)
+        if token_queue.token is not None:  # it now needs less time to the send than when the token came
+            self._arm(token_queue, token_queue.token.at - _lead(lane))
+        return token_queue, inf
 
     def _advance(self, now: float) -> None:
         """Check the tokens that may be used now."""
@@ -184,6 +184,7 @@ class SharedJobScheduler(Scheduler):
             scope.tokens[slot] = token
 
     def _drop(self, token_queue: TokenQueue) -> None:
+        token_queue.lane.has_token = False
         del self._asks[token_queue.lane]
         del self._by_number[token_queue.number]
         self._line.drop(token_queue.number)
@@ -201,15 +202,18 @@ class SharedJobScheduler(Scheduler):
             self.queues.make_ready(lane, now)
             self._arm(token_queue, min(max(now, token.at) + SLACK, token.until))
             return
-        if isinstance(where, ScopeQueue) and isinstance(where.scope, SharedScope) and now < token.until:
+        if isinstance(where, ScopeQueue) and now < token.until and _keeps_token(lane, where.scope):
             at = where.scope.earliest_at(now)  # closed by a send of this process before the token's
             self._arm(token_queue, min((at if now < at < inf else now) + SLACK, token.until))
             return
         self._drop(token_queue)
+        if self.queues.let_go(lane):
+            self._wake(lane, now)
 
     def _take(self, lane: Lane, attempt: Attempt, now: float) -> Attempt:
         # Before the grant, because it removes an empty lane, which would return the token.
         token_queue = self._asks.pop(lane, None)
+        lane.has_token = token_queue is None
         super()._take(lane, attempt, now)
         if token_queue is not None and token_queue.token is not None:
             self._use(attempt, token_queue)
@@ -226,6 +230,11 @@ def _lead(lane: Lane) -> float:
     """Return the measured seconds from the grant of a request of a lane to its send."""
     shared = [scope for scope in lane.scopes if isinstance(scope, SharedScope)]
     return max([scope.traffic.lead for scope in shared])
+
+
+def _keeps_token(lane: Lane, scope: Scope) -> bool:
+    """Return True if a lane that waits for ``scope`` keeps its token: the scope is shared, or it was often passed."""
+    return isinstance(scope, SharedScope) or lane.passes(scope) >= PASSES
 
 
 def _first_shared(lane: Lane) -> SharedScope | None:

@@ -204,11 +204,11 @@ class SharedScope(Scope):
         """Do nothing, because responses of user code wait for a token."""
 
     def delays(self, now: float, until: float, amount: float, wanted: float, *, prepares: bool = False) -> bool:
-        """Return False for a request that is not to be prepared, because the store decides the order of tokens.
+        """Return True if a request of ``amount`` could delay one of ``wanted`` that has a token, or is to be prepared.
 
-        A page that is prepared may delay another one until its own token comes.
+        A page that is prepared in a scope without a delay may delay another one until its own token comes.
         """
-        return prepares and (not self.is_spaced or super().delays(now, until, amount, wanted, prepares=True))
+        return (prepares and not self.is_spaced) or super().delays(now, until, amount, wanted, prepares=prepares)
 
     @property
     def counts_sends(self) -> bool:
