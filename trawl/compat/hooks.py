@@ -49,8 +49,7 @@ class _LogCounter(logging.Handler):
         self._stats.inc(f"log_count/{record.levelname}")
 
 
-PAUSE = 5.0
-"""Seconds until receivers that keep an idle crawl open are called again."""
+PAUSE = 5.0  # seconds until receivers that keep an idle crawl open are called again
 
 SETTING = "EXTENSIONS"
 
@@ -156,11 +155,9 @@ def _check_imports(spider_class: type[Spider]) -> None:
     """
     if not {"scrapy", "twisted"} & sys.modules.keys():
         return
-    found = [
-        scrapy_names.imports.hint_of_file(path, is_whole=False)
-        for path in scrapy_names.imports.project_files(spider_class)
-    ]
-    hints = [hint for hint in found if hint]
+    imports = scrapy_names.imports
+    files = imports.project_files(spider_class)
+    hints = [hint for path in files if (hint := imports.hint_of_file(path, is_whole=False))]
     if hints:
         raise WrittenForScrapy("; ".join(map(str, hints)), tuple(place for hint in hints for place in hint.places))
 
@@ -188,8 +185,7 @@ def _make_extensions(crawl: Crawl) -> None:
             make_instance(entry, SETTING, crawl)
 
 
-NO_DOMAIN = "none.invalid"
-"""A domain without hosts (RFC 2606, section 2)."""
+NO_DOMAIN = "none.invalid"  # a domain without hosts (RFC 2606, section 2)
 
 
 def ignore_urls(spider: Spider[Any]) -> None:

@@ -54,8 +54,7 @@ _METHODS = ("process_request", "process_response", "process_exception")
 
 _Method = Callable[..., Any]
 
-Show = Callable[[Request, Response | None], None]
-"""Prepares a request or its response for Scrapy's classes."""
+Show = Callable[[Request, Response | None], None]  # prepares a request or its response for Scrapy's classes
 
 Back = Callable[[Request, Outcome], Awaitable[None]]
 """Passes an outcome to ``process_response`` or ``process_exception`` of one object."""

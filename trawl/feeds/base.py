@@ -24,8 +24,7 @@ from trawl.errors import SettingsError
 
 __all__ = ["CHUNK_BYTES", "End", "Exporter", "FeedState", "Format", "FormatConflict"]
 
-CHUNK_BYTES = 1 << 20
-"""Maximum number of bytes of a file in one read."""
+CHUNK_BYTES = 1 << 20  # maximum number of bytes of a file in one read
 
 
 class FormatConflict(ValueError):

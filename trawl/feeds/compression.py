@@ -26,8 +26,7 @@ __all__ = ["COMPRESSIONS", "PIECE_BYTES", "Compression", "Content", "make_compre
 COMPRESSIONS: Mapping[str, str] = {"gz": "gz", "gzip": "gz", "zst": "zst", "zstd": "zst"}
 """File name extensions of compressed feeds, and the compression method of each."""
 
-PIECE_BYTES = 1 << 16
-"""Number of bytes of records that are collected before they are written as one piece."""
+PIECE_BYTES = 1 << 16  # number of bytes of records that are collected before they are written as one piece
 
 _SPOOL_BYTES = 1 << 20
 

@@ -34,8 +34,7 @@ __all__ = ["FeedFile", "RefusedItem", "TextFile", "reason_of_failure"]
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
-RefusedItem = tuple[ItemOrigin, Exception]
-"""The origin of an item that can't be written, and the reason."""
+RefusedItem = tuple[ItemOrigin, Exception]  # the origin of an item that can't be written, and the reason
 
 
 class FeedFile(ABC):

@@ -21,8 +21,7 @@ __all__ = ["Counts", "ItemErrors", "ItemOrigin", "listed", "reason_of"]
 MAX_LOGGED = 10
 """Maximum number of refused items per feed that are logged. Further refused items are only counted."""
 
-MAX_LISTED = 20
-"""Maximum number of columns or fields that a message names."""
+MAX_LISTED = 20  # maximum number of columns or fields that a message names
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 

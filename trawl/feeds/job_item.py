@@ -224,8 +224,7 @@ _encode = msgspec.json.Encoder().encode
 _FIELDS = msgspec.json.Decoder(Fields)
 _WHOLE = msgspec.json.Decoder(JobItem)
 
-Accepts = Callable[[Any], object]
-"""Returns whether a feed takes an item."""
+Accepts = Callable[[Any], object]  # returns whether a feed takes an item
 
 _INVALID = class_name(InvalidItem)
 

@@ -139,11 +139,9 @@ FORMATS: Mapping[str, str] = {
 }
 """Maps names and file name extensions to formats."""
 
-TABLES = frozenset({"sqlite", "parquet"})
-"""Formats whose files a library writes."""
+TABLES = frozenset({"sqlite", "parquet"})  # formats whose files a library writes
 
-PLUGINS = "trawl.feeds"
-"""Group of entry points for further formats."""
+PLUGINS = "trawl.feeds"  # group of entry points for further formats
 
 _KNOWN = ", ".join(dict.fromkeys(FORMATS.values()))
 

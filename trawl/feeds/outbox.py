@@ -78,8 +78,7 @@ _BATCH_BYTES = 1 << 20
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
-_Refusal = tuple[str, ItemOrigin, Exception]
-"""The feed that refuses an item, the item's origin, and the reason."""
+_Refusal = tuple[str, ItemOrigin, Exception]  # the feed that refuses an item, the item's origin, and the reason
 
 FEED_STATES: Section[dict[str, FeedState]] = Section("feeds", dict[str, FeedState])
 """States of a job's feeds by destination. It is an absolute path, so a later ``-o`` may write the path differently."""

@@ -46,8 +46,7 @@ _ROW_BYTES = 50
 
 Row = dict[str, Any]
 
-AddedRow = tuple[Row, ItemOrigin]
-"""A row and its origin."""
+AddedRow = tuple[Row, ItemOrigin]  # a row and its origin
 
 
 class TableFile(FeedFile):
@@ -137,8 +136,7 @@ _ROW_NUMBERS = frozenset({"rowid", "oid", "_rowid_"})
 _BUSY = 5.0  # seconds to wait for another program that locks the file
 _AGAIN = 0.05  # seconds between attempts, for an error after which SQLite itself does not wait
 
-_KEPT = frozenset({str, int, float, bool, bytes, datetime, date, Decimal})
-"""Python types for which Arrow has a type."""
+_KEPT = frozenset({str, int, float, bool, bytes, datetime, date, Decimal})  # Python types for which Arrow has a type
 
 
 class SqliteTable(TableFile):

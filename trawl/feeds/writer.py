@@ -31,8 +31,7 @@ from trawl.tracebacks import contained
 
 __all__ = ["BUFFER_BYTES", "FEEDS_CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "WriterWakeup", "open_feeds"]
 
-FLUSH_INTERVAL = 0.02
-"""Seconds for which items are collected before they are written."""
+FLUSH_INTERVAL = 0.02  # seconds for which items are collected before they are written
 
 BUFFER_BYTES = 1 << 20
 """Maximum number of pending bytes. The item that exceeds the limit is still accepted."""

@@ -15,8 +15,7 @@ from trawl.middleware.settings import AuthConfig
 
 __all__ = ["auth", "basic", "load_credentials"]
 
-Credentials = Mapping[str, str]
-"""The ``Authorization`` value by origin, or by domain (which includes its subdomains)."""
+Credentials = Mapping[str, str]  # the ``Authorization`` value by origin, or by domain (which includes its subdomains)
 
 
 def basic(user: str, password: str) -> str:

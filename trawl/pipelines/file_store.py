@@ -282,8 +282,7 @@ def _decoded(content: bytes, url: str) -> FileRecord | None:
     return known if known.url == url else None
 
 
-DISCARD_GRACE = 5.0
-"""Maximum seconds to wait for the disk when a temporary file is removed."""
+DISCARD_GRACE = 5.0  # maximum seconds to wait for the disk when a temporary file is removed
 
 
 class IncompleteFile:

@@ -48,17 +48,14 @@ __all__ = ["FileError", "FilesPipeline", "MediaInfo", "MediaPipeline", "Result",
 MAX_KNOWN = 10_000
 """Number of URLs whose results a crawl keeps in memory. Other URLs are looked up in the store again."""
 
-MAX_AT_ONCE = 100
-"""Maximum number of files in flight for one item, because an item may name a hundred thousand files."""
+MAX_AT_ONCE = 100  # maximum number of files in flight for one item, because an item may name a hundred thousand files
 
 DAY = 86_400.0
 
 logger: logging.Logger = logging.getLogger("trawl.pipelines")
 
 Result = tuple[bool, Any]
-"""Result of one URL: either True and the ``url``, ``path``, ``checksum`` and ``status`` of its file, or False and the
-error.
-"""
+"""Result of one URL: True and its file's ``url``, ``path``, ``checksum`` and ``status``, or False and the error."""
 
 
 class FileError(TrawlError):

@@ -33,10 +33,7 @@ __all__ = [
     "twisted_way",
 ]
 
-Place = tuple[str, str]
-"""A module and a name in it."""
-
-_PROCESSORS = "itemloaders.processors"
+Place = tuple[str, str]  # a module and a name in it
 
 MOVED: Mapping[str, Place] = {
     "exceptions.CannotResolveHostError": ("trawl.exceptions", "NameNotResolved"),
@@ -67,7 +64,7 @@ MOVED: Mapping[str, Place] = {
     "linkextractors.lxmlhtml.LxmlLinkExtractor": ("trawl.linkextractors", "LxmlLinkExtractor"),
     "linkextractors.sgml.SgmlLinkExtractor": ("trawl.linkextractors", "LinkExtractor"),
     **{
-        f"loader.processors.{name}": (_PROCESSORS, name)
+        f"loader.processors.{name}": ("itemloaders.processors", name)
         for name in ("Compose", "Identity", "Join", "MapCompose", "SelectJmes", "TakeFirst")
     },
     "loader.common.wrap_loader_context": ("itemloaders.common", "wrap_loader_context"),
@@ -104,13 +101,12 @@ _ASYNC = "write `async def`, and `await` instead of `yield`; return the value"
 _THREAD = "`await trio.to_thread.run_sync(function, *arguments)` in an async def"
 _TASKS = "start each as a task of `async with trio.open_nursery() as nursery`, which waits for all"
 _LATER = "`await trio.sleep(seconds)` in an async def"
-_EVENT = "await an async def directly; a trio.Event waits for a later event"
 
 TWISTED_WAYS: Mapping[str, str] = {
     "": "trawl runs on Trio, without Twisted: callbacks may be async and await Trio functions",
     "enterprise": f"in an async process_item, {_THREAD}, with a function that uses the database's own driver",
     "internet.asyncioreactor": "leave it out: trawl runs on Trio",
-    "internet.defer": _EVENT,
+    "internet.defer": "await an async def directly; a trio.Event waits for a later event",
     "internet.defer.DeferredList": _TASKS,
     "internet.defer.gatherResults": _TASKS,
     "internet.defer.inlineCallbacks": _ASYNC,
@@ -136,20 +132,17 @@ _MIDDLEWARE = f"{_PLAIN} DOWNLOADER_MIDDLEWARES"
 _HOOK = f"{_PLAIN} SPIDER_MIDDLEWARES"
 _INSTEAD = "a plain class in DOWNLOADER_MIDDLEWARES whose process_request"
 _BESIDE = "a plain class in SPIDER_MIDDLEWARES whose process_spider_output"
-_STANDARD = "take it from the standard library or w3lib"
-_NO_PART = "this component can't be replaced"
 _COMMAND = "the command is `trawl`; a program calls `trawl.cli.main(['crawl', 'FILE.py'])`"
 _QUEUES = "there is one scheduler: DEPTH_FIRST sets its order, and JOB_DIR stores it"
 _KEPT = "a job (JOB_DIR) stores its requests itself"
 _TELNET = "there is no telnet console: `spider.crawl` has the same information"
-_STOPPED = "meta `download_maxsize` ends a download that is too large"
 
 REPLACEMENTS: Mapping[str, str] = {
     "addons": "there are no add-ons: packages extend trawl through entry points",
     "cmdline": _COMMAND,
     "commands": f"{_COMMAND}; the entry point group trawl.commands adds commands",
     "contracts": "write tests on `trawl.testing.SimulatedWeb` instead of contracts",
-    "core": _NO_PART,
+    "core": "this component can't be replaced",
     "core.downloader": "write a transport, or a middleware that returns the response",
     "crawler.AsyncCrawlerRunner": _RUN,
     "crawler.CrawlerRunner": _RUN,
@@ -177,7 +170,8 @@ REPLACEMENTS: Mapping[str, str] = {
     "exceptions.ContractFail": "there are no contracts: write tests on `trawl.testing.SimulatedWeb`",
     "exceptions.NotSupported": "catch AttributeError, which css() and xpath() raise in a moved spider for content "
     "that is not text; for JSON they raise ValueError",
-    "exceptions.StopDownload": f"no code runs while a body arrives: {_STOPPED}",
+    "exceptions.StopDownload": "no code runs while a body arrives: "
+    "meta `download_maxsize` ends a download that is too large",
     "extension": "derive from nothing: use a plain class with from_crawler, listed in EXTENSIONS",
     "extensions": "write a plain class with from_crawler, listed in EXTENSIONS; or use WATCHERS",
     "extensions.closespider": "use CLOSESPIDER_ITEMCOUNT and the similar settings",
@@ -223,7 +217,7 @@ REPLACEMENTS: Mapping[str, str] = {
     "extensions.telnet": _TELNET,
     "telnet": _TELNET,
     "throttler": "THROTTLING_MANAGER names your own manager",
-    "utils": _STANDARD,
+    "utils": "take it from the standard library or w3lib",
     "utils.asyncio": _TRIO,
     "utils.conf": "trawl.run() and the command read [tool.trawl] of pyproject.toml automatically",
     "utils.curl": "use Request.from_curl",

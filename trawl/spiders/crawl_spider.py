@@ -16,8 +16,7 @@ from trawl.spiders.spider import ItemT, OutputIterable, Spider, is_async, iterat
 
 __all__ = ["BoundRule", "CrawlSpider", "Named", "Rule", "bind_rules"]
 
-Named = Callable[..., Any] | str | None
-"""A function, or the name of a method of the spider."""
+Named = Callable[..., Any] | str | None  # a function, or the name of a method of the spider
 
 
 @attrs.frozen

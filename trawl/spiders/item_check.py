@@ -58,8 +58,7 @@ class SpidersSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     scrapy_compat: bool | None = None
 
 
-Check = Callable[[Any], Any]
-"""Returns the validated item, converted if needed, or raises :class:`ItemCheckError`."""
+Check = Callable[[Any], Any]  # returns the validated item, converted if needed, or raises :class:`ItemCheckError`
 
 
 class ItemCheckError(ValueError):

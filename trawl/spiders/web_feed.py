@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FEED_ROOTS", "Enclosure", "FeedEntry", "WebFeed"]
 
-FEED_ROOTS = frozenset({"rss", "RDF", "feed", "Channel"})
-"""Local names of the outermost elements of RSS and Atom."""
+FEED_ROOTS = frozenset({"rss", "RDF", "feed", "Channel"})  # local names of the outermost elements of RSS and Atom
 
 _ENTRIES = frozenset({"item", "entry"})
 _MAX_PARTS = 10_000  # maximum number of child elements that are read from one entry
