@@ -219,9 +219,8 @@ class SqliteTable(TableFile):
                     self._insert(row)
                 except (ValueError, OverflowError) as error:
                     refused.append((origin, error))
-                except sqlite3.Error as error:
-                    if not _is_of_the_row(error):
-                        raise
+                except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError) as error:
+                    # Only this row is too long, violates a constraint of the table, or has a value of another type.
                     refused.append((origin, ValueError(str(error))))
         return refused
 
@@ -370,13 +369,6 @@ class SqliteTable(TableFile):
                 self._warn(name, f"is left out: to SQLite it is the same column as {kept!r}")
 
 
-def _is_of_the_row(error: sqlite3.Error) -> bool:
-    """Return whether the error is about this row only, because it is too long or violates a constraint of the table."""
-    if isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
-        return True
-    return isinstance(error, sqlite3.InterfaceError)  # a value of an unsupported type
-
-
 def _lower(name: str) -> str:
     return name.encode().lower().decode()  # change only ASCII letters, like SQLite
 
@@ -416,8 +408,8 @@ class ParquetTable(TableFile):
         """Return a string, a number, a time, bytes, or a list of these. Any other value is returned as JSON."""
         if type(value) is str:
             return legal_text(value)
-        if type(value) is int:
-            return _readable(value)
+        if type(value) is int and not -_LARGEST <= value < _LARGEST:
+            str(value)  # ValueError if it has too many digits for a string, because its column may have strings
         if value is None or type(value) in _KEPT:
             return value
         if type(value) is list and all(part is None or type(part) in _KEPT for part in value):
@@ -545,13 +537,6 @@ class ParquetTable(TableFile):
             return self._arrow.type_for_alias(kind)
         except ValueError as error:
             raise SettingsError(f"a parquet feed's schema: {name}: Arrow has no type {kind!r}", "FEEDS") from error
-
-
-def _readable(value: int) -> int:
-    """Return a number, or ValueError if it has too many digits for a string, because its column may have strings."""
-    if not -_LARGEST <= value < _LARGEST:
-        str(value)
-    return value
 
 
 def _text(value: Any) -> str:

@@ -52,7 +52,7 @@ def auth(credentials: Credentials) -> Middleware:
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
             field = field_of(request.url)
-            if field is None or "authorization" in request.headers or _names_a_user(request.url):
+            if field is None or "authorization" in request.headers or "@" in request.url.split("/", 3)[2]:  # a user
                 return await fetch(request)
             sent = request.replace()
             sent.headers["Authorization"] = field
@@ -64,10 +64,6 @@ def auth(credentials: Credentials) -> Middleware:
         return send
 
     return around
-
-
-def _names_a_user(url: str) -> bool:
-    return "@" in url.split("/", 3)[2]
 
 
 def _place(written: object, path: str) -> str:

@@ -77,7 +77,8 @@ def redirect(
             outcome = await fetch(request)
             response = outcome.response
             if outcome.then is None and response is not None and response.status in STATUSES:
-                location = _location(response)
+                # Some servers repeat the header, usually with the same value.
+                location = next(iter(response.headers.getlist("Location")), "")
                 is_wanted = request.meta_get("dont_redirect") or request.wants_status(response.status, handled_statuses)
                 if location and not is_wanted:
                     _follow(request, response, outcome, location, settings, now_utc)
@@ -118,11 +119,6 @@ def _set_target(
     target = redirected(request, url, status, priority_adjust=adjust, has_jar=has_jar)
     outcome.then = Replace(target, delay, "redirect", is_new_target=True)
     return target
-
-
-def _location(response: Response) -> str:
-    """Return the first ``Location``. Some servers repeat the header, usually with the same value."""
-    return next(iter(response.headers.getlist("Location")), "")
 
 
 def _target(url: str, location: str) -> str:

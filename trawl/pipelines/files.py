@@ -208,16 +208,13 @@ class MediaPipeline(ABC):
             else:
                 raise KeyError(self.result_field)
         except KeyError:
-            self._warn_of_no_field(type(item))
+            if type(item) not in self._fieldless:
+                self._fieldless.add(type(item))
+                words = "%s: items of type %s have no field %s: their results are not stored"
+                logger.warning(words, type(self).__name__, type(item).__name__, self.result_field)
         except (AttributeError, TypeError, ValueError) as error:
             raise FileError(f"an item of type {type(item).__name__} takes no {self.result_field}: {error}") from error
         return item
-
-    def _warn_of_no_field(self, kind: type) -> None:
-        if kind not in self._fieldless:
-            self._fieldless.add(kind)
-            words = "%s: items of type %s have no field %s: their results are not stored"
-            logger.warning(words, type(self).__name__, kind.__name__, self.result_field)
 
     # Scrapy's steps. A class may override each step, also with an async function.
 

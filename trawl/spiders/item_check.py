@@ -25,16 +25,7 @@ from trawl.passwords import without_passwords
 from trawl.spiders.spider import Spider
 from trawl.throttling.configuration import load_object
 
-__all__ = [
-    "Check",
-    "ItemCheck",
-    "ItemCheckError",
-    "SpidersSettings",
-    "item_check",
-    "item_type_of",
-    "make_check",
-    "type_name",
-]
+__all__ = ["ItemCheck", "ItemCheckError", "SpidersSettings", "item_check", "item_type_of", "make_check", "type_name"]
 
 
 class SpidersSettings(Struct, frozen=True, kw_only=True, rename="upper"):
@@ -77,9 +68,9 @@ def make_check(kind: Any) -> Check:
             f"{kind!r} is not a type of item: use a dataclass, attrs class, pydantic model, Struct or TypedDict"
         )
     if hasattr(kind, "model_validate"):
-        return _by_pydantic(kind)
+        return _by_class(kind, kind.model_validate)  # pydantic validated an instance when it was created
     if not is_typeddict(kind) and issubclass(kind, MutableMapping):
-        return _instances_of(kind)
+        return _by_class(kind, None)
     return _by_msgspec(kind)
 
 
@@ -120,25 +111,18 @@ def _names_of(kind: Any) -> frozenset[str]:
     return frozenset(field.name for field in attrs.fields(kind))
 
 
-def _by_pydantic(kind: Any) -> Check:
+def _by_class(kind: type, convert: Callable[[Any], Any] | None) -> Check:
+    """Return a check that accepts instances unchanged. A dict is converted with ``convert``, if that is not None."""
+
     def check(item: Any) -> Any:
         if isinstance(item, kind):
-            return item  # pydantic validated the item when it was created
-        if not isinstance(item, Mapping):
+            return item
+        if convert is None or not isinstance(item, Mapping):
             raise _another(item, kind)
         try:
-            return kind.model_validate(dict(item))
+            return convert(dict(item))
         except ValueError as error:
             raise ItemCheckError(_words(error)) from error
-
-    return check
-
-
-def _instances_of(kind: type) -> Check:
-    def check(item: Any) -> Any:
-        if not isinstance(item, kind):
-            raise _another(item, kind)
-        return item
 
     return check
 

@@ -151,7 +151,9 @@ class WebFeed:
             summary=parts.first("description", "summary", "dc:description", "atom:summary", "itunes:summary"),
             content=parts.first("content:encoded", "content", "atom:content", "xhtml:body"),
             categories=tuple(
-                name for part in parts.all("category", "dc:subject", "atom:category") if (name := _category(part))
+                name
+                for part in parts.all("category", "dc:subject", "atom:category")
+                if (name := str(part.get("term") or _text(part)))
             ),
             enclosures=tuple(
                 Enclosure(address, part.get("type", ""), _whole(part.get("length")))
@@ -246,10 +248,6 @@ def _author_of(parts: _Elements) -> str:
         if found := next(iter(names), "") or _text(author):
             return found
     return parts.first("dc:creator", "itunes:author")
-
-
-def _category(part: Element) -> str:
-    return str(part.get("term") or _text(part))
 
 
 def _joined(base: str, address: str | None) -> str:

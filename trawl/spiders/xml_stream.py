@@ -231,7 +231,8 @@ class XmlStream:
         while True:
             for _, element in self._parser.read_events():
                 self.has_ended = self.has_ended or element.getparent() is None
-                if local_name(element) not in self._names or _is_in(element, self._names):
+                is_inner = any(local_name(outer) in self._names for outer in element.iterancestors())
+                if is_inner or local_name(element) not in self._names:
                     continue
                 self._bytes = self._marks = 0
                 yield element
@@ -239,10 +240,6 @@ class XmlStream:
             piece = self._next()
             if not piece or not _feed(self._parser, piece):
                 return
-
-
-def _is_in(element: Element, names: frozenset[str]) -> bool:
-    return any(local_name(outer) in names for outer in element.iterancestors())
 
 
 def _parser(events: Sequence[Literal["start", "end"]], base_url: str | None = None, tag: Sequence[str] = ()) -> Any:
