@@ -185,9 +185,6 @@ def _make_extensions(crawl: Crawl) -> None:
             make_instance(entry, SETTING, crawl)
 
 
-NO_DOMAIN = "none.invalid"  # a domain without hosts (RFC 2606, section 2)
-
-
 def ignore_urls(spider: Spider[Any]) -> None:
     """Warn of URLs and ports in ``allowed_domains``, and remove them, because they match nothing in Scrapy."""
     given: Any = spider.allowed_domains
@@ -200,4 +197,5 @@ def ignore_urls(spider: Spider[Any]) -> None:
     words = "%s: allowed_domains: %s: URLs and ports match nothing, as in Scrapy; write the domain alone"
     admission_logger.warning(words, spider.name, ", ".join(map(repr, wrong)))
     kept = [name for name in domains if name not in wrong]
-    spider.allowed_domains = kept or [NO_DOMAIN]  # an empty list would allow every domain
+    # An empty list would allow every domain. The domain `none.invalid` has no hosts (RFC 2606, section 2).
+    spider.allowed_domains = kept or ["none.invalid"]

@@ -258,7 +258,9 @@ def _is_scrapys(found: Any) -> bool:
 
 
 def _function(found: Any, entry: object) -> Hook:
-    if not callable(found) or not accepts_arguments(found, 2) or _is_of_another_kind(found):
+    functions = (found, getattr(found, "__call__", None))  # noqa: B004 - the method is only inspected
+    is_other = any(inspect.isgeneratorfunction(each) or inspect.iscoroutinefunction(each) for each in functions)
+    if is_other or not callable(found) or not accepts_arguments(found, 2):
         raise SettingsError(
             f"{SETTING}: {entry_name(entry)} is not a hook: an async generator function of a response and its outputs,"
             " or a class with process_spider_output, process_spider_exception, process_spider_input or process_start",
@@ -266,12 +268,6 @@ def _function(found: Any, entry: object) -> Hook:
         )
     hook: Hook = found
     return hook
-
-
-def _is_of_another_kind(found: Any) -> bool:
-    """Return True for a plain generator function and for an async function without ``yield``."""
-    functions = (found, getattr(found, "__call__", None))  # noqa: B004 - the method is only inspected
-    return any(inspect.isgeneratorfunction(each) or inspect.iscoroutinefunction(each) for each in functions)
 
 
 def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:

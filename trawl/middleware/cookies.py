@@ -67,18 +67,15 @@ def _read(path: str, jars: Jars) -> None:
         raise UsageError(f"COOKIES_FILE: the folder {str(file.parent)!r} does not exist: create it")
     try:
         text = file.read_bytes()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise UsageError(f"COOKIES_FILE: {path!r} can't be read: {error}") from error
-    try:
         if is_netscape(path):
             for cookie in from_netscape(text):
                 jars.add(cookie)
         else:
             for name, cookie in from_json(text):
                 jars.add(cookie, name)
-    except ValueError as error:
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
         raise UsageError(f"COOKIES_FILE: {path!r} can't be read: {error}") from error
 
 

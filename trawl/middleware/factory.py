@@ -156,7 +156,9 @@ def make_middleware(entry: object, crawl: object, spider: object, adapt: Adapt |
         return lambda fetch: fetch
     if adapt is not None and (middleware := adapt(found, spider)) is not None:
         return middleware
-    if not callable(found) or not accepts_arguments(found, 1) or _is_of_another_kind(found):
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    is_other = any(is_kind(found) for is_kind in kinds)  # it may take a request instead of a ``Fetch``
+    if is_other or not callable(found) or not accepts_arguments(found, 1):
         raise SettingsError(
             f"{SETTING}: {entry_name(entry)} is not middleware: a function from Fetch to Fetch, a class whose objects"
             " are, or one with process_request, process_response or process_exception",
@@ -164,12 +166,6 @@ def make_middleware(entry: object, crawl: object, spider: object, adapt: Adapt |
         )
     own: Middleware = found
     return own
-
-
-def _is_of_another_kind(found: Any) -> bool:
-    """Return True for async functions and generators. They may take a request instead of a ``Fetch``."""
-    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
-    return any(is_kind(found) for is_kind in kinds)
 
 
 def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:

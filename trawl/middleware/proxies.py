@@ -46,8 +46,6 @@ __all__ = [
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
-PROXY_AUTHENTICATION_REQUIRED = 407
-
 
 @attrs.frozen
 class ProxyCooldown:
@@ -301,7 +299,7 @@ class ProxyFailureTransport:
 
     def __init__(self, transport: Transport, codes: Collection[int]) -> None:
         self._transport = transport
-        self._codes = frozenset({PROXY_AUTHENTICATION_REQUIRED, *codes})
+        self._codes = frozenset({407, *codes})  # 407: Proxy Authentication Required
 
     async def send(self, request: Request, on_sent: Callable[[], Any]) -> Outcome:
         """Send ``request``. ``on_sent`` is called when the request is about to be written. A checkpoint."""

@@ -19,6 +19,10 @@ _CONTACT = re.compile(
     r"https?://[^\s()\\/?#@]+([/?#][^\s()\\]*)?|(mailto:)?[^\s()\\@:/]+@[^\s()\\@:/?#]+\.[^\s()\\@:/?#]+", re.IGNORECASE
 )
 _MAX_CONTACT = 500  # characters
+_HEADERS: dict[str, str | None] = {
+    "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+    "Accept-Language": "en",
+}
 
 
 @cache  # reads a file
@@ -40,10 +44,6 @@ def _check_contact(contact: str) -> None:
             f"parentheses and backslashes, not {contact[:_MAX_CONTACT]!r}",
             "CONTACT",
         )
-
-
-def _default_request_headers() -> dict[str, str | None]:
-    return {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "Accept-Language": "en"}
 
 
 class AuthConfig(TypedDict, total=False):
@@ -146,7 +146,7 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     spider_middlewares: dict[Any, float | None] = msgspec.field(default_factory=dict)
     user_agent: str = msgspec.field(default_factory=product)
     contact: str = ""
-    default_request_headers: dict[str, str | None] = msgspec.field(default_factory=_default_request_headers)
+    default_request_headers: dict[str, str | None] = msgspec.field(default_factory=_HEADERS.copy)
     cookies_enabled: bool = True
     cookies_like_scrapy: bool = False
     cookies_debug: bool = False

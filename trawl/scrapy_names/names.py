@@ -250,7 +250,6 @@ REPLACEMENTS: Mapping[str, str] = {
 """Advice on missing names, by dotted name without ``scrapy.``."""
 
 _COPIED = "copy its middleware into the project, and change its imports as `trawl check` reports"
-
 _RENDERED = "render pages with meta browser (guide: Pages that need a browser), or request the page's own API"
 
 PLUGINS: Mapping[str, str] = {
