@@ -589,7 +589,7 @@ def parse(
     log_level: LevelOption = None,
 ) -> None:
     """Fetch a URL, run a spider's callback on it, and print its items and requests."""
-    from trawl.cli.parse import parse_command
+    from trawl.cli.fetch import parse_command
 
     given: dict[str, Any] = {"callback": callback, "depth": depth, "meta": meta, "cb_kwargs": cb_kwargs}
     raise typer.Exit(parse_command(url, *_crawling(context), **given))

@@ -153,7 +153,6 @@ def _targets(options: CrawlOptions) -> Sequence[str]:
 def _loaded(
     target: str, options: CrawlOptions, arguments: Mapping[str, str], typed: Sequence[Layer], early: Layer
 ) -> CrawlEntry:
-    """Load a spider and its settings, and apply the command line."""
     spider = load_spider(target)
     if options.job == "":  # for example from an empty variable; without a job, a kill would lose everything
         raise UsageError("--job takes a directory or an address, not ''")
@@ -256,7 +255,6 @@ class _Run:
             return trio.run(self._alone, entries[0], leader) if len(entries) == 1 else trio.run(self._together, entries)
 
     def _lead(self, entry: CrawlEntry) -> list[ScopeReport]:
-        """Run a crawl in several processes, with this process as the leader."""
         from trawl.frontier.redis.client import check_installed  # noqa: PLC0415  # most crawls use no server
 
         check_installed("redis" if str(entry.settings["JOB_DIR"]).startswith(SCHEMES) else "processes")

@@ -1,20 +1,22 @@
-"""The command ``trawl fetch``: fetches one URL as a crawl would and prints the body or the headers.
+"""The commands ``trawl fetch``, which prints a page, and ``trawl parse``, which prints a callback's items and requests.
 
-It runs a complete crawl whose ``start()`` is replaced, as ``trawl parse`` and ``trawl shell`` do: :func:`run_single`.
+They run a complete crawl whose ``start()`` is replaced, as ``trawl shell`` does: :func:`run_single`.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import attrs
+import msgspec
 import trio
 from rich.console import Console
 
@@ -25,10 +27,13 @@ from trawl.cli.load import check_arguments, load_spider, look_beside, spider_arg
 from trawl.cli.logs import Logs, run_guarded
 from trawl.cli.view import CrawlWith
 from trawl.errors import SoftBlocked, TrawlError, UsageError
-from trawl.http import Request, Response
+from trawl.feeds import to_json, written_fields
+from trawl.http import Fetch, Outcome, Request, Response
+from trawl.items import item_fields
 from trawl.observe import ObserveSettings, duration_words, printable, times_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider
-from trawl.spiders import Spider
+from trawl.settings.check import nearest
+from trawl.spiders import CrawlSpider, Spider
 from trawl.spiders.crawler import IDLE
 from trawl.throttling import ScopeReport, limit_words
 
@@ -38,8 +43,8 @@ __all__ = [
     "exchange_lines",
     "fetch_command",
     "fetch_response",
+    "parse_command",
     "run_single",
-    "set_start",
     "set_work",
 ]
 
@@ -72,7 +77,6 @@ def run_single(options: CrawlOptions, console: Console, act: Callable[[CrawlEntr
 
 
 def _loaded(options: CrawlOptions, logged: Layer, logs: Logs) -> CrawlEntry:
-    """Load the spider and its settings, and apply the settings of the log."""
     arguments = spider_arguments(options.arguments)
     spider = load_spider(options.targets[0]) if options.targets else DefaultSpider
     unkept = Layer("the command", UNKEPT)
@@ -190,10 +194,7 @@ def fetch_command(
     view = view or FetchView()
 
     def act(entry: CrawlEntry) -> int:
-        try:
-            request = Request(url, meta=view.meta())
-        except ValueError as error:
-            raise UsageError(str(error)) from error
+        request = _request(url, meta=view.meta())
         if view.is_rendered:
             check_browser(entry.settings.of(BrowserSettings))
         response, reports = _fetched(entry, request, crawl_with)
@@ -215,6 +216,13 @@ def fetch_command(
         return FAILED
 
     return run_single(options, console, act)
+
+
+def _request(url: str, **given: Any) -> Request:
+    try:
+        return Request(url, **given)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _fetched(entry: CrawlEntry, request: Request, crawl_with: CrawlWith) -> tuple[Response, Sequence[ScopeReport]]:
@@ -279,3 +287,180 @@ def _print_body(response: Response) -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open; Python flushes it at exit
         if error.errno != errno.EPIPE:  # EPIPE is not an error, because the reader of the pipe has read enough
             raise TrawlError(f"standard output can't be written: {error.strerror}") from error
+
+
+HOOKS = "SPIDER_MIDDLEWARES"
+MIDDLEWARE = "DOWNLOADER_MIDDLEWARES"
+TROUBLE: Mapping[str, str] = {
+    "spider_exceptions": "a callback failed; see the log above",
+    "httperror_ignored_count": "answered {status}, which is not in handle_httpstatus_list: no callback was called",
+    "robots_forbidden": "robots.txt forbids it (-s ROBOTSTXT_OBEY=false)",
+    "download_error_count": "it could not be fetched",
+    "offsite_filtered": "requests outside allowed_domains were not followed",
+}
+
+
+@attrs.define
+class ParsedPage:
+    """The outputs of a callback for one response. ``depth`` is the number of links from the first page."""
+
+    url: str
+    status: int
+    depth: int
+    callback: str
+    items: list[Any] = attrs.field(factory=list)
+    requests: list[Request] = attrs.field(factory=list)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines to print."""
+        yield f"# {self.status} {self.url} (depth {self.depth}, {self.callback})"
+        for item in self.items:
+            yield f"item     {_written(item)}"
+        for request in self.requests:
+            target = _target_of(request)
+            given = f" {msgspec.json.encode(request.cb_kwargs, enc_hook=repr).decode()}" if request.cb_kwargs else ""
+            yield f"request  {request.method} {request.url} -> {target}{given}"
+        if not self.items and not self.requests:
+            yield "nothing"
+
+
+def _written(item: object) -> str:
+    """Return the item as a feed writes it. Values that a feed can't write are replaced by their ``repr``."""
+    try:
+        return to_json(written_fields(item)).decode()
+    except Exception:  # a library that defines the item or a value may raise anything
+        return msgspec.json.encode(item_fields(item), enc_hook=repr).decode()
+
+
+class OutputCollector:
+    """Collects the outputs of callbacks, as a spider middleware.
+
+    Requests are followed to a depth of ``depth`` pages; with 1, none are followed. ``pages`` has one entry per
+    callback, in the order of the calls.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self.pages: list[ParsedPage] = []
+
+    async def __call__(self, response: Response | None, outputs: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+        """Collect ``outputs``, and pass on items and the requests to follow."""
+        page = ParsedPage("", 0, 0, "errback")
+        if response is not None:
+            target = "parse" if response.request is None else _target_of(response.request)
+            page = ParsedPage(response.url, response.status, response.meta.get("depth", 0), target)
+        self.pages.append(page)
+        async for output in outputs:
+            if isinstance(output, Request):
+                page.requests.append(output)
+                if page.depth + 1 >= self._depth:
+                    continue
+            elif output is not None:
+                page.items.append(output)
+            yield output  # noqa: ASYNC119 - the engine reads hooks with aclosing
+
+
+class HttpErrorCollector:
+    """Collects status codes outside 2xx in ``refusals``, as a downloader middleware.
+
+    The status of a robots.txt is collected only if robots.txt is the first page, ``url``.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.refusals: dict[str, None] = {}
+
+    def __call__(self, fetch: Fetch) -> Fetch:
+        """Wrap ``fetch``."""
+
+        async def send(request: Request) -> Outcome:
+            outcome = await fetch(request)
+            response = outcome.response if outcome.then is None else None
+            is_page = request.url == self._url or not request.url.endswith("/robots.txt")
+            if is_page and response is not None and not 200 <= response.status < 300:
+                self.refusals[str(response.status)] = None
+            return outcome
+
+        return send
+
+
+def parse_command(
+    url: str,
+    options: CrawlOptions,
+    crawl_with: CrawlWith,
+    console: Console,
+    *,
+    callback: str | None,
+    depth: int,
+    meta: str | None,
+    cb_kwargs: str | None,
+) -> int:
+    """Fetch a URL, run a callback on it and print its outputs.
+
+    If ``callback`` is None, the callback for start URLs runs. Requests are followed to a depth of ``depth`` pages; with
+    1, none are followed. ``meta`` and ``cb_kwargs`` are JSON. Returns FAILED if no callback was called or a callback
+    failed.
+    """
+
+    def act(entry: CrawlEntry) -> int:
+        method = _checked(entry.spider, callback)
+        given: Any = {"meta": _mapping(meta, "--meta"), "cb_kwargs": _mapping(cb_kwargs, "--cb-kwargs")}
+        request = _request(url, dont_filter=True, **given)
+        pages, answers = OutputCollector(depth), HttpErrorCollector(request.url)
+        around = {HOOKS: {**entry.settings[HOOKS], pages: -1}, MIDDLEWARE: {**entry.settings[MIDDLEWARE], answers: -1}}
+        # Drop the warnings, because the first load has already shown them.
+        entry.settings = load(*entry.layers, Layer("parse", around), tell=lambda warning: None)
+
+        async def start(self: Spider) -> AsyncGenerator[Any, None]:  # noqa: RUF029 - start() is asynchronous
+            yield request if method is None else request.replace(callback=getattr(self, method))
+
+        set_start(entry, start)
+        result = trio.run(partial(entry.run, crawl_with, handle_signals=True))
+        for page in pages.pages:
+            for line in page.lines():
+                print(printable(line))
+        statuses = ", ".join(answers.refusals)
+        found = [words.format(status=statuses) for key, words in TROUBLE.items() if result.stats.get(key)]
+        for words in found:
+            console.print(f"trawl: {words}", style="red", soft_wrap=True)
+        has_failed = not pages.pages or result.stats.get("spider_exceptions")
+        return FAILED if has_failed else OK
+
+    return run_single(options, console, act)
+
+
+def _checked(spider: type[Spider], callback: str | None) -> str | None:
+    if callback is None or callable(getattr(spider, callback, None)):
+        return callback
+    methods = [name for name in vars(spider) if not name.startswith("_") and callable(getattr(spider, name))]
+    close = nearest(callback, methods)
+    hint = f"did you mean {close}?" if close else f"it has {', '.join(methods) or 'no callbacks'}"
+    raise UsageError(f"{spider.__name__} has no callback {callback!r}; {hint}")
+
+
+def _mapping(text: str | None, option: str) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{option} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{option} takes a JSON object, not {text}")
+    return value
+
+
+def _target_of(request: Request) -> str:
+    """Return the name of a request's callback. For a crawl spider, return the rule's number and callback."""
+    callback: Any = request.callback
+    spider = getattr(callback, "__self__", None)
+    if isinstance(spider, CrawlSpider) and (rule := spider.rule_of(request)) is not None:
+        name = f", {_name_of(rule.callback)}" if rule.callback else ""
+        return f"rules[{request.meta['rule']}]{name}"
+    return _name_of(callback)
+
+
+def _name_of(callback: object) -> str:
+    if isinstance(callback, str):
+        return callback
+    return getattr(callback, "__name__", None) or "parse"

@@ -441,7 +441,6 @@ def _state(report: JobReport) -> str:
 
 
 def _labelled(name: str, *lines: str) -> Iterator[str]:
-    """Yield lines below one label."""
     for number, line in enumerate(lines or ("none",)):
         yield f"{'' if number else name:<8} {line}"
 

@@ -133,7 +133,6 @@ class _FileHandler(WatchedFileHandler):
         self._has_reported = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write an entry."""
         try:
             super().emit(record)
         except OSError:  # the file that logrotate moved can't be closed, or the new file can't be opened

@@ -79,7 +79,6 @@ class _File:
     encoding: str = "utf-8"
 
     def diff(self) -> str:
-        """Return the change as a unified diff."""
         name = shown(self.path)
         before, after = (text.splitlines(keepends=True) for text in (self.before, self.after))
         lines = difflib.unified_diff(before, after, name if self.before else "/dev/null", name)
@@ -146,7 +145,6 @@ def _files(root: Path, decisions: list[Decision] | None = None) -> list[Path]:
 
 
 def _tell_end(decisions: Sequence[Decision], number: int, *, writes: bool) -> None:
-    """Print the remaining work."""
     if decisions:
         typer.echo("\nDecide yourself:")
     for decision in sorted(set(decisions)):
@@ -477,7 +475,6 @@ class _MovedLoader(SourceFileLoader):
     text: str = ""
 
     def get_code(self, fullname: str) -> Any:
-        """Compile the moved text."""
         return compile(self.text, self.path, "exec")
 
 

@@ -254,7 +254,6 @@ _OWN_MACHINE = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:|/|$)")
 
 
 def _start_of(domain: str) -> str:
-    """Return the start URL of a spider for ``domain``."""
     try:
         scheme = "http" if _OWN_MACHINE.match(domain) else "https"  # test servers rarely have a certificate
         url = normalize_url(domain if "://" in domain else f"{scheme}://{domain}").partition("#")[0]

@@ -202,7 +202,6 @@ def _request(target: str | Request, options: dict[str, Any]) -> Request:
 
 
 def _read(request: Request) -> Response:
-    """Return a local file as a response."""
     path = Path(url2pathname(request.url.removeprefix(_FILE)))
     kind, _ = mimetypes.guess_type(path.name)
     try:

@@ -201,7 +201,6 @@ def panel(now: CrawlStatus) -> Text:
 
 
 def _apart(text: str) -> tuple[str, str]:
-    """Split a string into its leading number and the rest."""
     figure, space, words = text.partition(" ")
     return figure, space + words
 

@@ -364,7 +364,6 @@ class WorkerPool:
         return True
 
     async def _run(self, worker: _Worker, crawl: Crawl) -> None:
-        """Run one process of a worker."""
         worker.ended = None
         worker.before = together([worker.before, worker.now]).totals()
         worker.now = CrawlStatus()

@@ -345,7 +345,6 @@ class _Reader(ast.NodeVisitor):
     visit_While = visit_For
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Check start URLs."""
         if any(last_name(target) == "start_urls" for target in node.targets):
             for each in getattr(node.value, "elts", ()):
                 self._url(each)
@@ -358,7 +357,6 @@ class _Reader(ast.NodeVisitor):
             self._tell(node, words)
 
     def visit_keyword(self, node: ast.keyword) -> None:
-        """Look for errbacks."""
         if node.arg == "errback" and self._forbids and not _is_none(node.value):
             self._tell(node.value, _NO_ERRBACK.format(why=self._forbids))
             self._forbids = ""  # report this once per file
@@ -514,7 +512,6 @@ def _other_form(url: str) -> str:
 
 
 def _caught(handler: ast.ExceptHandler) -> Sequence[ast.expr]:
-    """Return the exceptions that a handler names."""
     if handler.type is None:
         return ()
     return handler.type.elts if isinstance(handler.type, ast.Tuple) else (handler.type,)

@@ -138,7 +138,6 @@ def _file_of(kind: type) -> str | None:
 
 
 def _names_of(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement in a class body defines."""
     if isinstance(statement, Function):
         return {statement.name}
     targets = statement.targets if isinstance(statement, ast.Assign) else []
