@@ -8,9 +8,9 @@ Length: typer reads each option and its help from the signature of the command, 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 from typer.main import get_command
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from trawl.cli.view import CrawlWith
 
 __all__ = ["app", "main"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
@@ -122,14 +124,17 @@ app: typer.Typer = typer.Typer(
 )
 
 
-@app.command(
-    epilog=examples(
-        "trawl crawl quotes.py -O quotes.jsonl",
-        "trawl crawl quotes.py -a tag=love -s DOWNLOAD_DELAY=2",
-        "trawl crawl shop.spiders:Books -o books.csv --job jobs/books",
-        "trawl crawl quotes.py -O -:csv --quiet > quotes.csv",
-        "trawl crawl quotes.py shop.py -O '%(name)s.csv'",
-    ),
+def _command(*lines: str, name: str | None = None, of: typer.Typer = app) -> Callable[[F], F]:
+    """Return a decorator that adds a command with these examples in its help."""
+    return of.command(name, epilog=examples(*lines))
+
+
+@_command(
+    "trawl crawl quotes.py -O quotes.jsonl",
+    "trawl crawl quotes.py -a tag=love -s DOWNLOAD_DELAY=2",
+    "trawl crawl shop.spiders:Books -o books.csv --job jobs/books",
+    "trawl crawl quotes.py -O -:csv --quiet > quotes.csv",
+    "trawl crawl quotes.py shop.py -O '%(name)s.csv'",
 )
 def crawl(
     context: typer.Context,
@@ -192,11 +197,9 @@ def crawl(
     raise typer.Exit(crawl_command(*_crawling(context, processes=processes or 0)))
 
 
-@app.command(
-    epilog=examples(
-        "trawl worker redis://store.internal/quotes",
-        "trawl worker redis://store.internal/quotes --spider quotes.py -a tag=love",
-    ),
+@_command(
+    "trawl worker redis://store.internal/quotes",
+    "trawl worker redis://store.internal/quotes --spider quotes.py -a tag=love",
 )
 def worker(
     context: typer.Context,
@@ -226,11 +229,9 @@ def worker(
     raise typer.Exit(crawl_command(*_crawling(context, is_worker=True, **others)))
 
 
-@app.command(
-    epilog=examples(
-        "trawl export redis://store.internal/quotes -o quotes.jsonl",
-        "trawl export redis://store.internal/quotes -o quotes.csv.gz -f",
-    ),
+@_command(
+    "trawl export redis://store.internal/quotes -o quotes.jsonl",
+    "trawl export redis://store.internal/quotes -o quotes.csv.gz -f",
 )
 def export(
     context: typer.Context,
@@ -258,14 +259,12 @@ def export(
     raise typer.Exit(export_command(options, console, follows=follow))
 
 
-@app.command(
-    epilog=examples(
-        "trawl job jobs/books",
-        "trawl job jobs/books --requeue-failed",
-        "trawl job jobs/books --export-pending > pending.jsonl",
-        "trawl job jobs/books --why",
-        "trawl job jobs/books --set shop.example 'delay=2 concurrency=1'",
-    ),
+@_command(
+    "trawl job jobs/books",
+    "trawl job jobs/books --requeue-failed",
+    "trawl job jobs/books --export-pending > pending.jsonl",
+    "trawl job jobs/books --why",
+    "trawl job jobs/books --set shop.example 'delay=2 concurrency=1'",
 )
 def job(
     job: Annotated[str, _argument("JOB", "The directory or address given to --job.")],
@@ -296,7 +295,7 @@ def job(
     job_command(job, requeues=requeue_failed, exports=export_pending, orders=orders, parts=parts)
 
 
-@app.command(epilog=examples("trawl panel jobs/books", "trawl panel redis://store.internal/quotes --listen 8100"))
+@_command("trawl panel jobs/books", "trawl panel redis://store.internal/quotes --listen 8100")
 def panel(
     job: Annotated[str, _argument("JOB", "The job's directory or address.")],
     listen: Annotated[str, _option("[HOST:]PORT", "Where the panel listens, by default for this machine only.")] = "0",
@@ -307,7 +306,7 @@ def panel(
     panel_command(job, listen)
 
 
-@app.command(epilog=examples("trawl top redis://store.internal/quotes"))
+@_command("trawl top redis://store.internal/quotes")
 def top(
     job: Annotated[str, _argument("JOB", "The job's address, or its directory with --processes.")],
 ) -> None:
@@ -318,13 +317,11 @@ def top(
     top_command(job, stdout_console())
 
 
-@app.command(
-    epilog=examples(
-        "trawl settings",
-        "trawl settings quotes.py",
-        "trawl settings --get DOWNLOAD_DELAY -s DOWNLOAD_DELAY=2",
-        "trawl settings --move shop/settings.py >> pyproject.toml",
-    ),
+@_command(
+    "trawl settings",
+    "trawl settings quotes.py",
+    "trawl settings --get DOWNLOAD_DELAY -s DOWNLOAD_DELAY=2",
+    "trawl settings --move shop/settings.py >> pyproject.toml",
 )
 def settings(
     spider: Annotated[
@@ -345,7 +342,7 @@ def settings(
         move_command(move)
 
 
-@app.command(epilog=examples("trawl move shop", "trawl move shop --write", "trawl move quotes.py --write"))
+@_command("trawl move shop", "trawl move shop --write", "trawl move quotes.py --write")
 def move(
     project: Annotated[str, _argument("PROJECT", "The folder of a Scrapy project, or a file.")],
     write: Annotated[bool, _flag("Write the changes instead of showing them.", "--write")] = False,
@@ -358,7 +355,7 @@ def move(
     raise typer.Exit(move_command(project, writes=write, takes_uncommitted=dirty, is_for_both=both))
 
 
-@app.command(epilog=examples("trawl check quotes.py", "trawl check shop.spiders:Books"))
+@_command("trawl check quotes.py", "trawl check shop.spiders:Books")
 def check(
     spiders: Annotated[
         list[str], _argument("SPIDER", "FILE.py, MODULE or folder: all spiders in it. Add :CLASS for a single one.")
@@ -370,7 +367,7 @@ def check(
     raise typer.Exit(check_command(spiders))
 
 
-@app.command("list", epilog=examples("trawl list", "trawl list spiders"))
+@_command("trawl list", "trawl list spiders", name="list")
 def list_spiders(
     places: Annotated[list[str], _argument("PLACE", "Files or folders, including subfolders.", show_default=False)] = [
         "."
@@ -397,7 +394,7 @@ def before_the_command(
     """Process the options that precede a command."""
 
 
-@app.command("help", epilog=examples("trawl help summary", "trawl help crawl"))
+@_command("trawl help summary", "trawl help crawl", name="help")
 def explain(
     topic: Annotated[str | None, _argument("TOPIC", "summary, or a command.")] = None,
 ) -> None:
@@ -409,7 +406,7 @@ def explain(
     typer.echo(summary_help())
 
 
-@app.command(epilog=examples("trawl version", "trawl version --browser"))
+@_command("trawl version", "trawl version --browser")
 def version(
     browser: Annotated[bool, _flag("Show the Chromium that renders pages.", "--browser")] = False,
 ) -> None:
@@ -431,14 +428,12 @@ def version(
         typer.echo(browser_version())
 
 
-@app.command(
-    epilog=examples(
-        "trawl simulate quotes.py --web web.toml",
-        "trawl simulate shop.py --web a.toml -s DOWNLOAD_DELAY=1 -s DOWNLOAD_DELAY=2",
-        "trawl simulate quotes.py --web web.toml --plot rates.svg",
-        "trawl simulate quotes.py --web web.toml --timeline --svg sends.svg",
-        "trawl simulate quotes.py --web crawl.warc.gz -s CONCURRENT_REQUESTS=8",
-    ),
+@_command(
+    "trawl simulate quotes.py --web web.toml",
+    "trawl simulate shop.py --web a.toml -s DOWNLOAD_DELAY=1 -s DOWNLOAD_DELAY=2",
+    "trawl simulate quotes.py --web web.toml --plot rates.svg",
+    "trawl simulate quotes.py --web web.toml --timeline --svg sends.svg",
+    "trawl simulate quotes.py --web crawl.warc.gz -s CONCURRENT_REQUESTS=8",
 )
 def simulate(
     spider: SpiderArgument,
@@ -476,12 +471,7 @@ def simulate(
     raise typer.Exit(simulate_command(spider, web, setting, arguments, has_timeline=timeline, seed=seed, **pictures))
 
 
-@app.command(
-    epilog=examples(
-        "trawl plan quotes.py --urls urls.txt",
-        "trawl plan quotes.py --job jobs/quotes -s CONCURRENT_REQUESTS=32",
-    ),
-)
+@_command("trawl plan quotes.py --urls urls.txt", "trawl plan quotes.py --job jobs/quotes -s CONCURRENT_REQUESTS=32")
 def plan(
     spider: SpiderArgument,
     urls: Annotated[str | None, _option("FILE", "The URLs of the crawl, one per line; - is standard input.")] = None,
@@ -505,12 +495,7 @@ def plan(
     raise typer.Exit(plan_command(spider, setting, urls=urls, job=job, web=web, latency=latency, seed=seed))
 
 
-@app.command(
-    epilog=examples(
-        "trawl receipt --check crawl.warc.gz",
-        "trawl receipt --check access.log -o receipt.html",
-    ),
-)
+@_command("trawl receipt --check crawl.warc.gz", "trawl receipt --check access.log -o receipt.html")
 def receipt(
     check: Annotated[
         list[str],
@@ -528,13 +513,11 @@ def receipt(
     raise typer.Exit(receipt_command(check, output))
 
 
-@app.command(
-    epilog=examples(
-        "trawl fetch http://127.0.0.1:8765/ > page.html",
-        "trawl fetch http://127.0.0.1:8765/ --headers",
-        "trawl fetch http://127.0.0.1:8765/scroll --browser --requests",
-        "trawl fetch https://shop.example/ --spider shop.py -s ROBOTSTXT_OBEY=false",
-    ),
+@_command(
+    "trawl fetch http://127.0.0.1:8765/ > page.html",
+    "trawl fetch http://127.0.0.1:8765/ --headers",
+    "trawl fetch http://127.0.0.1:8765/scroll --browser --requests",
+    "trawl fetch https://shop.example/ --spider shop.py -s ROBOTSTXT_OBEY=false",
 )
 def fetch(
     context: typer.Context,
@@ -567,13 +550,11 @@ def fetch(
     raise typer.Exit(fetch_command(url, *_crawling(context), view))
 
 
-@app.command(
-    epilog=examples(
-        "trawl parse http://127.0.0.1:8765/ --spider quotes.py",
-        "trawl parse http://127.0.0.1:8765/ --spider quotes.py --callback parse",
-        "trawl parse http://127.0.0.1:8765/ --spider quotes.py --depth 2",
-        "trawl parse https://shop.example/1 --spider shop.py --cb-kwargs '{\"n\": 1}'",
-    ),
+@_command(
+    "trawl parse http://127.0.0.1:8765/ --spider quotes.py",
+    "trawl parse http://127.0.0.1:8765/ --spider quotes.py --callback parse",
+    "trawl parse http://127.0.0.1:8765/ --spider quotes.py --depth 2",
+    "trawl parse https://shop.example/1 --spider shop.py --cb-kwargs '{\"n\": 1}'",
 )
 def parse(
     context: typer.Context,
@@ -595,12 +576,10 @@ def parse(
     raise typer.Exit(parse_command(url, *_crawling(context), **given))
 
 
-@app.command(
-    epilog=examples(
-        "trawl shell http://127.0.0.1:8765/",
-        "trawl shell --spider shop.py -s DOWNLOAD_DELAY=3",
-        "trawl shell http://127.0.0.1:8765/ -c 'response.css(\"h1\").getall()'",
-    ),
+@_command(
+    "trawl shell http://127.0.0.1:8765/",
+    "trawl shell --spider shop.py -s DOWNLOAD_DELAY=3",
+    "trawl shell http://127.0.0.1:8765/ -c 'response.css(\"h1\").getall()'",
 )
 def shell(
     context: typer.Context,
@@ -619,7 +598,7 @@ def shell(
     raise typer.Exit(shell_command(url, *_crawling(context), code=code, is_rendered=browser))
 
 
-@app.command(epilog=examples("trawl demo", "trawl demo --port 0 --verbose"))
+@_command("trawl demo", "trawl demo --port 0 --verbose")
 def demo(
     port: Annotated[int, _option("N", "The port to listen on; 0 for a free one.", min=0, max=65_535)] = 8765,
     bind: Annotated[
@@ -643,7 +622,7 @@ new: typer.Typer = typer.Typer(
 app.add_typer(new)
 
 
-@new.command(epilog=examples("trawl new project books", "trawl new project ."))
+@_command("trawl new project books", "trawl new project .", of=new)
 def project(
     directory: Annotated[str, _argument("DIR", "The project's folder. Existing files stay.")],
 ) -> None:
@@ -653,12 +632,11 @@ def project(
     new_project(directory)
 
 
-@new.command(
-    epilog=examples(
-        "trawl new spider quotes 127.0.0.1:8765",
-        "trawl new spider books 127.0.0.1:8765 -t crawl",
-        "trawl new spider news news.example -t sitemap",
-    )
+@_command(
+    "trawl new spider quotes 127.0.0.1:8765",
+    "trawl new spider books 127.0.0.1:8765 -t crawl",
+    "trawl new spider news news.example -t sitemap",
+    of=new,
 )
 def spider(
     name: Annotated[str, _argument("NAME", "The name of the spider and of its file.")],
@@ -674,12 +652,10 @@ def spider(
     new_spider(name, domain, template)
 
 
-@app.command(
-    epilog=examples(
-        "trawl completion bash >> ~/.bashrc",
-        "trawl completion zsh >> ~/.zshrc",
-        "trawl completion fish > ~/.config/fish/completions/trawl.fish",
-    ),
+@_command(
+    "trawl completion bash >> ~/.bashrc",
+    "trawl completion zsh >> ~/.zshrc",
+    "trawl completion fish > ~/.config/fish/completions/trawl.fish",
 )
 def completion(
     shell: Annotated[str, _argument("SHELL", f"One of {', '.join(SHELLS)}.")],

@@ -100,17 +100,15 @@ _SHOWN = 5
 def load_spider(target: str) -> type[Spider]:
     """Import the module that ``target`` names and return its spider class.
 
-    The function appends directories to ``sys.path``, so that a spider can import the modules next to it. For a file,
-    these are the root of its package if it has one, the file's directory, the working directory, and each parent folder
-    with a ``pyproject.toml``. For a module, it is the working directory. The directories come last, because otherwise a
-    file ``resource.py`` next to the spider would hide Python's module of that name from trawl and its dependencies,
-    which import some modules late.
+    The function appends directories to ``sys.path``, so that a spider can import the modules next to it: the root of a
+    file's package, the file's directory, the working directory, and each parent folder with a ``pyproject.toml``. They
+    come last, because otherwise a file ``resource.py`` next to the spider would hide Python's module of that name from
+    trawl and its dependencies, which import some modules late.
 
     Raises:
         SpiderNotFound: If the file, module or class does not exist, or contains no spider or more than one.
         SpiderLoadError: If the import fails, for example with a syntax error, or the spider has no name.
-        WrittenForScrapy: If the module imports Scrapy or the spider derives from a Scrapy spider. The message says what
-            to write instead.
+        WrittenForScrapy: If it is written for Scrapy. The message says what to write instead.
     """
     module, place, class_name = _loaded(target)
     return _spider_in(module, place, class_name)

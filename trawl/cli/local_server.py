@@ -228,12 +228,8 @@ class LocalServer:
 async def open_local_server(directory: Path | None) -> AsyncGenerator[LocalServer, None]:
     """Run a server for the job in a directory while the block runs. If the server ends early, it is restarted.
 
-    The directory is created if missing. None uses a temporary directory that is removed at the end.
-
-    Raises:
-        UsageError: If no server program is installed, or the job in the directory was created without a server.
-        JobError: If another process uses the job, if other users can write its files, if the files contain data that
-            trawl never writes, or if the server does not start or ends again and again.
+    The directory is created if missing. None uses a temporary directory that is removed at the end. A JobError means
+    that another process uses the job, that its files are not safe, or that the server does not start.
     """
     program = find_server()
     raised: BaseException | None = None

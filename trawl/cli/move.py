@@ -90,14 +90,8 @@ def move_command(
 ) -> int:
     """Show the changes to a project as a diff, or write them, and list the remaining decisions.
 
-    Args:
-        place: The folder of the project or of its package, or a single file.
-        writes: Whether to write the files.
-        takes_uncommitted: Whether to write files that have changes which are not committed to git.
-        is_for_both: Whether the code must still work with Scrapy.
-
-    Returns:
-        The exit status: FAILED if a file was not written because of uncommitted changes, otherwise OK.
+    ``takes_uncommitted`` also writes files that have changes which are not committed to git; otherwise, the exit status
+    is FAILED if there are any. With ``is_for_both``, the code still works with Scrapy.
     """
     root = Path(place)
     if not root.exists():

@@ -461,16 +461,8 @@ async def lead(
 ) -> list[ScopeReport]:
     """Run a crawl in several processes, which this process leads. A checkpoint. Returns the reports of the scopes.
 
-    The result of ``entry`` has the statistics of all processes.
-
-    Args:
-        entry: The crawl.
-        count: The number of workers.
-        words: The arguments of a worker after its job: the spider and the options of the command line.
-        crawl_with: Runs the crawl of this process.
-        shown: Called with the function that returns a crawl's status, and the job's address. Returns the watchers that
-            show the crawl.
-        console: Standard error.
+    The result of ``entry`` has the statistics of all processes. ``words`` are the arguments of a worker after its job.
+    ``shown`` returns the watchers that show the crawl, from a function that returns its status, and the job's address.
     """
     if os.name != "posix":
         raise UsageError("--processes needs a Unix system: on others, run `trawl crawl SPIDER --job URL` several times")

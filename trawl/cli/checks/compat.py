@@ -181,12 +181,8 @@ def check_file(
 ) -> Iterator[CheckMessage]:
     """Report the code of one file that behaves differently than in Scrapy. A file that can't be read is skipped.
 
-    Args:
-        path: The file.
-        settings: The settings of a crawl that uses the file.
-        forbids: What may forbid a request: ``robots.txt``, ``allowed_domains``.
-        lists_redirects: Whether the spider lists redirects in ``handle_httpstatus_list``.
-        guards: Whether requests to the user's own network are refused.
+    ``forbids`` says what may forbid a request: ``robots.txt``, ``allowed_domains``. ``lists_redirects`` is for a spider
+    that lists redirects in ``handle_httpstatus_list``. With ``guards``, requests to the user's own network are refused.
     """
     try:
         text = Path(path).read_text("utf-8")
