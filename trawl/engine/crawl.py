@@ -234,13 +234,9 @@ class Crawl:
     ) -> Generator[None, None, list[tuple[int, Reason]]]:
         """Group the pending requests by their reason to wait. Yields after each step, which takes less than 1 ms.
 
-        Requests that move between two steps may be counted twice, or not at all.
-
-        Args:
-            by_scope: Receives the number of pending requests of each scope.
-
-        Returns:
-            The number of requests and the reason of each group, in no particular order, as the generator's value.
+        Requests that move between two steps may be counted twice, or not at all. Returns the number of requests and the
+        reason of each group, in no particular order, and puts the number of pending requests of each scope into
+        ``by_scope``.
         """
         groups = yield from self._scheduler.waiting_in_steps(trio.current_time, self._frontier.pending_in, by_scope)
         paused = self._paused(trio.current_time())
@@ -543,11 +539,7 @@ class Crawl:
             await self._leases.drop(host, before)
 
     def words_of_host(self, subject: str) -> list[str]:
-        """Return what a host has asked for, by its robots.txt and by the headers of its responses, one line each.
-
-        Args:
-            subject: A host, or a URL of the host.
-        """
+        """Return what a host, or that of a URL, has asked for in robots.txt and in headers, one line each."""
         host = host_scope(subject) if "://" in subject else normal_id(subject)
         lines = self._gates.words_of(host)
         scope = self._throttle.table.get(self._throttle.resolver.scope_of_host(host))

@@ -247,7 +247,12 @@ class Fetcher:
         if outcome.response is not None:
             # Count the page before its places are released, so that no page too many is granted.
             self._limits.answered(attempt)
-        times = self._time(attempt, outcome)
+        ended_at, before = outcome.ended_at, attempt.times
+        sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
+        connecting = before.prepared_for + sent_at - before.granted_at
+        times = Times(before.queued, before.throttled, connecting, ended_at - sent_at)
+        attempt.task.read_at, attempt.task.times = ended_at, times
+        self._stats.times.add(times)
         size = self._count(attempt, outcome)
         outcome.size = outcome.size or size
         now = trio.current_time()
@@ -389,17 +394,6 @@ class Fetcher:
             if ResponseParsed in self._events.wanted:
                 self._events.emit(ResponseParsed(response, *attempt.last_limit))
         return seconds
-
-    def _time(self, attempt: Attempt, outcome: Outcome) -> Times:
-        """Record and return the times of a send that has ended."""
-        ended_at = outcome.ended_at
-        sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
-        before = attempt.times
-        connecting = before.prepared_for + sent_at - before.granted_at
-        times = Times(before.queued, before.throttled, connecting, ended_at - sent_at)
-        attempt.task.read_at, attempt.task.times = ended_at, times
-        self._stats.times.add(times)
-        return times
 
     def _count(self, attempt: Attempt, outcome: Outcome) -> int:
         """Count an outcome in the statistics, and return the bytes of its body."""

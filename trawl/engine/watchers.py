@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -43,13 +44,8 @@ _STATM = Path("/proc/self/statm")  # proc(5): the second number is the resident 
 
 def held_bytes() -> int | None:
     """Return the process's resident set in bytes: now on Linux, the peak on other Unixes; None if unknown."""
-    try:
+    with suppress(OSError, ValueError, IndexError):
         return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return _largest_bytes()
-
-
-def _largest_bytes() -> int | None:
     try:
         import resource  # noqa: PLC0415 - missing on Windows
     except ImportError:
