@@ -1,11 +1,11 @@
 """Pages whose callbacks or middleware end the process. After three deaths they fail, and the job continues.
 
 Theory of operation. While user code runs for a page, a file names the page (:mod:`trawl.frontier.running_callbacks`).
-The next process that opens the job reads the file of the dead process and counts one death for each of these pages, in
-the job. Code that awaits something may be in the file without being the cause. So a page with a death becomes a
-*suspect*: from then on it takes turns with other code (:class:`Turns`), so that usually the next death counts only for
-the page that caused it. When the callback of a suspect or the page itself ends, the page is no longer a suspect. After
-:data:`MOST_DEATHS` deaths the page is not sent any more and becomes one of the failed requests.
+The next process that opens the job counts one death for each page in the file of the dead process. Code that awaits
+something may be there without being the cause. So a page with a death becomes a *suspect*: it takes turns with other
+code (:class:`Turns`), so that usually the next death counts only for the page that caused it. When its callback or the
+page ends, it is no longer a suspect. After :data:`MOST_DEATHS` deaths it is not sent any more and becomes a failed
+request.
 
 Middleware is recorded except while it waits for the send. Item pipelines run during the callback. Each output of
 ``start()`` is recorded by its number. A death counts for it only if the code of no page ran, and after three deaths
@@ -54,6 +54,7 @@ FATAL = "fatal_callback_count"
 """Reason and statistic of a page that is not sent any more because its callback ended the process too often."""
 
 _START = b"start()"
+_NONE = PageDeaths(0, "")
 
 
 class Turns:
@@ -162,8 +163,7 @@ class CallbackDeaths(NoDeaths):
         """Return :data:`FATAL` if a page must not be sent any more; otherwise None."""
         if not self._suspects or not attempt.is_page:
             return None
-        deaths = self._suspects.get(key_of(attempt.options.lease))
-        return FATAL if deaths is not None and deaths.count >= MOST_DEATHS else None
+        return FATAL if self._suspects.get(key_of(attempt.options.lease), _NONE).count >= MOST_DEATHS else None
 
     def give_up(self, attempt: Attempt) -> str:
         """Forget the deaths of a page that fails now, and return why it fails."""
@@ -233,12 +233,13 @@ class CallbackDeaths(NoDeaths):
         Raises RuntimeError if this output has ended three processes. The next run tries again.
         """
         key = _START + self._started.to_bytes(KEY_BYTES - len(_START), "big")
-        if (deaths := self._suspects.get(key)) is not None and deaths.count >= MOST_DEATHS:
+        deaths = self._suspects.get(key, _NONE)
+        if deaths.count >= MOST_DEATHS:
             self._forget(key)
             raise RuntimeError(f"{_words_of(deaths)}, at output {deaths.url}")
         if self._suspects or self._turns.owner is not None:
             with trio.CancelScope(shield=True):  # against the cancel scopes of start()
-                await self._turns.wait(key, is_suspect=deaths is not None)
+                await self._turns.wait(key, is_suspect=deaths is not _NONE)
         self._begin(_START, key, str(self._started + 1), "start()")
         try:
             output = await anext(started)
@@ -250,8 +251,7 @@ class CallbackDeaths(NoDeaths):
             self.leave(_START)
             self._turns.end(key)
         self._started += 1
-        if deaths is not None:
-            self._forget(key)
+        self._forget(key)
         return output
 
     def _begin(self, code: object, key: bytes, url: str, place: str) -> None:
@@ -279,8 +279,7 @@ class CallbackDeaths(NoDeaths):
         pages = []
         callbacks = [each for each in callbacks if each.place != "start()"] or callbacks
         for each in callbacks:
-            known = self._suspects.get(each.key)
-            count = 1 if known is None else known.count + 1
+            count = self._suspects.get(each.key, _NONE).count + 1
             deaths = PageDeaths(count, without_passwords(each.url), each.is_lease_lost, each.place)
             self._suspects[each.key] = deaths
             Section(f"{DEATHS}{each.key.hex()}", PageDeaths).keep(self._job, deaths)

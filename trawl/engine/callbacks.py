@@ -120,13 +120,12 @@ def advice(error: BaseException, callback: Callable[..., object] | None) -> str:
     It is for errors that name neither the faulty line nor the fix: a missing argument, a forgotten ``await``, a
     generator that is yielded instead of its outputs, an asyncio library.
     """
-    frames = user_frames(error)
-    if not frames and callback is not None:
-        return _uncallable(callback) if isinstance(error, TypeError) else _absent(callback, error)
+    frames, said = user_frames(error), ""
     if not frames:
-        return ""
+        if callback is None:
+            return ""
+        return _uncallable(callback) if isinstance(error, TypeError) else _absent(callback, error)
     words = str(error)
-    said = ""
     if isinstance(error, SystemExit):
         said = EXIT
     elif isinstance(error, MixedQuery):
@@ -148,16 +147,12 @@ def _uncallable(callback: Callable[..., object]) -> str:
     except TypeError:
         name = getattr(callback, "__name__", "it")
         first = "self, " if hasattr(callback, "__self__") else ""
-        return f"{_place_of(callback)}: {name}() is called with the response: def {name}({first}response)"
+        code = getattr(inspect.unwrap(getattr(callback, "__func__", callback)), "__code__", None)
+        place = f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code is not None else ""
+        return f"{place}: {name}() is called with the response: def {name}({first}response)"
     except ValueError:  # a function written in C
         return ""
     return ""
-
-
-def _place_of(callback: Callable[..., object]) -> str:
-    """Return ``FILE:LINE`` of a callback's definition; "" if unknown."""
-    code = getattr(inspect.unwrap(getattr(callback, "__func__", callback)), "__code__", None)
-    return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code is not None else ""
 
 
 def _absent(callback: Callable[..., object], error: BaseException) -> str:
@@ -460,10 +455,8 @@ Callback = Callable[..., object]
 
 def named(spider: object, callback: Callback | str | None, default: str) -> Callback:
     """Return the callback to call: the function, the spider's method of that name, or its ``default`` method."""
-    if callback is None:
-        return cast("Callback", getattr(spider, default))
-    if isinstance(callback, str):
-        return cast("Callback", getattr(spider, callback))
+    if callback is None or isinstance(callback, str):
+        return cast("Callback", getattr(spider, callback or default))
     return callback
 
 

@@ -72,10 +72,7 @@ class ThrottlingHandle:
     def preview(self, scope: str, /, **limits: Any) -> tuple[SendLimit, SendLimit, int]:
         """Return the rate that a scope allows now, the rate with these limits, and the number of its pending requests.
 
-        Changes nothing.
-
-        Raises:
-            SettingsError: If a limit is unknown or a value is out of range; the message names it.
+        Changes nothing. Raises the errors of :meth:`set`.
         """
         before, after = self._throttle.preview(scope, trio.current_time(), **limits)
         return before, after, self._pending(normal_id(scope))

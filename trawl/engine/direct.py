@@ -5,11 +5,10 @@ after a kill the page whose callback fetches is repeated. It ranks before pages,
 memory. The limit on running callbacks does not apply to it, or callbacks that wait for direct fetches would wait
 forever.
 
-At most ``DIRECT_FETCHES_LIMIT`` direct fetches wait for their turn or are in flight. Further fetches wait until one
-ends, in order of arrival. They are not refused, because an error would make the spider fail when it is busiest. If a
-middleware or a manager starts a fetch during another fetch (for a token, before its send or after it), the new fetch
-needs no room, because the other one could not finish before it. For the same reason, a task that holds a tab of the
-browser may fetch a page with meta ``browser`` while all tabs are in use. It gets one more tab at a time.
+More than ``DIRECT_FETCHES_LIMIT`` direct fetches wait until one ends, in order of arrival: an error would make the
+spider fail when it is busiest. A fetch that a middleware or a manager starts during another fetch needs no room,
+because the other one could not finish before it. For the same reason, a task that holds a tab of the browser may fetch
+a page with meta ``browser`` while all tabs are in use. It gets one more tab at a time.
 """
 
 from __future__ import annotations

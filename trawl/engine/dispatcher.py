@@ -2,9 +2,8 @@
 
 Take a place first, then decide, then start, with no await between. The scheduler grants only requests that have a place
 in every scope and among all, at the time ``now``, and the request's task starts in the same step. Between decisions the
-dispatcher sleeps under a cancel scope whose deadline is the next time at which the scheduler's decision could change. A
-change also wakes it. If user code runs before the send, a request's task starts first. It takes its place after this
-code has run: at its send, or here if it has to wait.
+dispatcher sleeps until the next time at which the scheduler's decision could change, or until a change. If user code
+runs before the send, a request's task starts first, and takes its place after this code: at its send, or here.
 
 The task that reads ``start()`` also grants, after each request that may be sent, so that neither task waits for the
 other. It does so only if no step of a grant waits, because a cancel scope that the spider has open across its ``yield``

@@ -1,24 +1,19 @@
 """The fetcher: the innermost fetch. One attempt, one send, one outcome for the throttle.
 
-Each request from the middleware is compared with its attempt. If it needs more, it is not sent
-(:meth:`~trawl.engine.admission.Admission.objection`).
-
 Between the grant and the send, only the connection is awaited, and connecting makes no delay longer: a scope with a
 delay grants a request earlier, by the time that other requests needed to connect, and the connected request waits for
 its send time. With user middleware, requests are prepared without places and get them here
-(:meth:`~trawl.scheduler.scheduler.Scheduler.prepared`). A scope may close between the grant and the send, after a
-refusal, a much longer delay, or a lower quota or concurrency. Then the request is not sent, releases its places and
-waits for another grant, while its connection is left to the next request. The same happens if the request's kept
-connection was dead and its scopes count sends, because repeating the request is another send. When the body has been
-read, the throttle processes the outcome first and the places are released second, in one step without a send between.
-The request that takes the place therefore already obeys the backoff. Both happen before any callback, so that a
-callback may wait for a direct fetch at concurrency 1.
+(:meth:`~trawl.scheduler.scheduler.Scheduler.prepared`). If a scope closes between the grant and the send, the request
+releases its places and waits for another grant, while its connection is left to the next request. The same happens if
+its kept connection was dead and its scopes count sends, because repeating it is another send. When the body has been
+read, the throttle processes the outcome first and the places are released second, in one step without a send between,
+so the request that takes the place already obeys the backoff. Both happen before any callback, so that a callback may
+wait for a direct fetch at concurrency 1.
 
-Besides the scheduler's counters, each scope in use has a lock from Trio. The scheduler decides, and the scope's
-:class:`trio.CapacityLimiter` would raise if the scheduler were wrong. It is acquired on behalf of the attempt without
-waiting. It is made at a scope's first send and deleted when the scope has nothing in flight (838 bytes per scope; a
-crawl may know 100,000). A few limiters are kept, because making one for each page of a delayed host costs more than all
-other work with it.
+Besides the scheduler's counters, each scope in use has a :class:`trio.CapacityLimiter`, which would raise if the
+scheduler were wrong. It is acquired on behalf of the attempt without waiting, made at a scope's first send, and deleted
+when the scope has nothing in flight (838 bytes per scope; a crawl may know 100,000). A few limiters are kept, because
+making one for each page of a delayed host costs more than all other work with it.
 """
 
 from __future__ import annotations

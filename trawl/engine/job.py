@@ -1,15 +1,14 @@
 """A job in one run: opens it, checks that it belongs to this spider, and stores the state of the crawl in it.
 
-Theory of operation. Just before each transaction, the job calls :meth:`JobState.save`. Statistics are small, so every
-transaction stores them, and they count exactly the stored results. The same is true of pages with a budget. The
-knowledge of hosts (the throttle's state, robots.txt responses, cookies) grows with the crawl, so a transaction stores
-it only when it is due: after ``INTERVAL`` seconds, or later if it is large. If no transaction comes by then, the job
-makes one, which also stores a backoff that stops all sends, or a send without a response so far. While nothing else is
-written, these transactions become rarer, down to one in ``LONGEST_QUIET`` seconds. A kill loses the knowledge since the
-last one. Each state therefore contains the latest time of the next state, and the throttle assumes that every scope
-that may have sent until then did send. Allowances of quotas are stored in advance (:mod:`trawl.throttling.allowance`),
-with a transaction at once. Cookies are stored with the next transaction while they are small, because the pages behind
-a login must not outlive the login. The final state is stored after the crawl has ended.
+Theory of operation. Just before each transaction, the job calls :meth:`JobState.save`. Statistics and pages with a
+budget are small, so every transaction stores them, and they count exactly the stored results. The knowledge of hosts
+(the throttle's state, robots.txt responses, cookies) grows with the crawl, so a transaction stores it only when it is
+due: after ``INTERVAL`` seconds, or later if it is large. If no transaction comes by then, the job makes one, down to
+one in ``LONGEST_QUIET`` seconds while nothing else is written. A kill loses the knowledge since the last one. Each
+state therefore contains the latest time of the next state, and the throttle assumes that every scope that may have sent
+until then did send. Allowances of quotas are stored in advance (:mod:`trawl.throttling.allowance`), with a transaction
+at once. Cookies are stored with the next transaction while they are small, because the pages behind a login must not
+outlive the login.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ request. It is a value instead of a nested fetch, so it waits for its own turn i
 wait, and always counts as open.
 
 Scrapy users often write ``meta=response.meta``. Besides the user's own keys, this meta has the crawl's data about the
-request of that response: its number of retries, its redirects, and whether it was a start request. The next request
-must not inherit that data. A key whose value differs from the old request's is kept, because a callback that retries a
-request counts the retries there and keeps the crawl notes.
+request of that response, which the next request must not inherit: its retries, its redirects, and whether it was a
+start request. A key whose value differs from the old request's is kept, because a callback that retries a request
+counts the retries there and keeps the crawl notes.
 """
 
 from __future__ import annotations
@@ -248,10 +248,6 @@ class Leases:
     def abandon(self, lease: Record) -> None:
         """Remember a lease whose request was not finished, because the crawl is ending or cancelled."""
         self._abandoned.append(lease)
-
-    async def put_back(self, attempts: Iterable[Attempt]) -> None:
-        """Release the leases of ``attempts``, which are not granted, to the frontier."""
-        await self._frontier.release([attempt.options.lease for attempt in attempts])
 
     async def give_back(self, attempts: Iterable[Attempt]) -> None:
         """Release abandoned leases, and the leases of the waiting ``attempts``, to the frontier."""

@@ -1,21 +1,19 @@
-"""The limits that end a crawl early: counts of pages, items and errors.
+"""The limits that end a crawl early: counts of pages, items and errors. Finish reasons are named as in Scrapy.
 
 Theory of operation. A count that is checked afterwards overshoots by the requests in flight. So pages are counted
 before they are sent: at most as many requests are in flight as pages remain, and a response takes its page before its
-place is released. If the response turns out to be a redirect, or the request will be retried, the page is released.
-Items are counted between the pipelines and the feeds, in the step that accepts them. If a callback yields one item too
-many, it is stopped and its page returns to the frontier, so that a resumed crawl misses nothing.
+place is released. If it turns out to be a redirect, or will be retried, the page is released. Items are counted between
+the pipelines and the feeds, in the step that accepts them. If a callback yields one item too many, it is stopped and
+its page returns to the frontier, so that a resumed crawl misses nothing.
 
 With a job, items wait for the end of their page and are counted then. All of them are stored with the page, but only as
-many as remain are delivered. The next run delivers and counts the rest first, so no page has to be returned. A page
-without an end would never be counted, so it is stopped :data:`MAX_BEYOND` items after the remaining ones.
+many as remain are delivered. The next run delivers and counts the rest first. A page without an end would never be
+counted, so it is stopped :data:`MAX_BEYOND` items after the remaining ones.
 
 If several processes share a job, the store adds up their counts every quarter of a second. A process has at most as
 many requests in flight as pages remained then, minus the requests that other processes have in flight. A page limit is
-therefore exceeded by at most the pages that other processes start in that time. The limits of items and errors are also
-exceeded by the results of requests in flight.
-
-Each limit ends the crawl as the first Ctrl-C does, with a finish reason named as in Scrapy.
+therefore exceeded by at most the pages that other processes start in that time, and the limits of items and errors also
+by the results of requests in flight.
 """
 
 from __future__ import annotations

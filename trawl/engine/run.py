@@ -7,9 +7,8 @@
         inner: start(), the dispatcher, one task a request
 
 The dispatcher returns when the crawl is idle or ending. It runs again if the hook ``idle`` adds requests. The inner
-nursery ends with its last request. Then pipelines and feeds are closed, unfinished leases return to the frontier, and
-spider, transport and frontier are closed, each shielded and with a time limit. The first shutdown sets a deadline on
-the inner nursery. A second one, or a cancellation by the caller, cancels the inner nursery at once.
+nursery ends with its last request. Then everything is closed, each step shielded and with a time limit. The first
+shutdown sets a deadline on the inner nursery. A second one, or a cancellation by the caller, cancels it at once.
 """
 
 from __future__ import annotations

@@ -6,13 +6,11 @@ follows changes, and a second one releases partitions:
 
 * A received partition brings requests, and the knowledge of hosts that its last owner stored.
 * If a partition must be released, no more of its requests are leased, and its waiting requests return to the frontier.
-  When no page, direct fetch or robots.txt of the partition is in flight, it is released with the knowledge of its
-  hosts.
+  When none of its requests is in flight, it is released with the knowledge of its hosts.
 * Requests that other processes have found for this process's hosts are leased like its own.
 * One process reads ``start()``, chosen by the job's store.
-* The crawl stays open until the job is finished, because other processes may find requests for it. Only the job's store
-  knows when, so this process checks with the store while nothing is open here. A process that leads the others also
-  waits until they have left, because their receivers of ``spider_idle`` may add requests.
+* The crawl stays open until the job is finished, which only the store knows, so this process asks while nothing is open
+  here. A process that leads the others also waits until they have left: their ``spider_idle`` may add requests.
 """
 
 from __future__ import annotations
@@ -224,7 +222,7 @@ class SharedJobFollower(Alone):
         attempts = self._prefetcher.take_back(self._goes, trio.current_time())
         if attempts:
             self._state.wakeup.set()  # a scope may have been reserved for one of them
-            await self._leases.put_back(attempts)
+            await self._leases.give_back(attempts)
 
     def _goes(self, attempt: Attempt) -> bool:
         return attempt.is_page and self.is_shut(attempt.options.lease.lane)
