@@ -8,7 +8,8 @@ as secret as a password.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cookie",
     "RequestUrl",
+    "cookie_domain",
     "domain_matches",
     "from_json",
     "from_netscape",
@@ -66,10 +68,9 @@ def parse_cookie_date(text: str) -> datetime | None:
             year += 2000 if year < 70 else 1900 if year < 100 else 0
     if time is None or day is None or month is None or year is None or year < 1601:
         return None
-    try:
+    with suppress(ValueError):
         return datetime(year, month, day, *time, tzinfo=UTC)
-    except ValueError:
-        return None
+    return None
 
 
 @attrs.frozen
@@ -100,11 +101,9 @@ class RequestUrl:
     @property
     def is_address(self) -> bool:
         """True if the host is an IP address, which has no parent domain."""
-        try:
-            ip_address(self.host.strip("[]"))
-        except ValueError:
-            return False
-        return True
+        with suppress(ValueError):
+            return bool(ip_address(self.host.strip("[]")))
+        return False
 
 
 @attrs.frozen
@@ -139,13 +138,8 @@ class Cookie:
         return f"{self.name}={self.value}" if self.name else self.value
 
     def is_sent_to(self, target: RequestUrl) -> bool:
-        """Return True if path and scheme match ``target`` (RFC 6265, 5.4).
-
-        This does not check the host, because the jar checks it.
-        """
-        if self.is_secure and not target.is_secure:
-            return False
-        return path_matches(target.path, self.path)
+        """Return True if path and scheme match ``target`` (RFC 6265, 5.4). The jar checks the host."""
+        return (target.is_secure or not self.is_secure) and path_matches(target.path, self.path)
 
     def shadows(self, secure: Cookie) -> bool:
         """Return True if this cookie, set over plain http, would replace or precede a secure cookie.
@@ -195,10 +189,10 @@ def parse_set_cookie(
         return None
     attributes = _attributes(parts)
     is_secure = "secure" in attributes
-    domain = _domain(attributes.get("domain", ""), target, is_public_suffix)
+    domain = cookie_domain(attributes.get("domain", ""), target, is_public_suffix)
     if domain is None or (is_browsers and is_secure and not target.is_secure):
         return None
-    path = attributes.get("path", "")
+    path, same_site = attributes.get("path", ""), attributes.get("samesite", "").lower()
     cookie = Cookie(
         name,
         value,
@@ -208,9 +202,12 @@ def parse_set_cookie(
         is_secure=is_secure,
         expires_utc=_expiry(attributes, now_utc),
         is_http_only="httponly" in attributes,
-        same_site=_same_site(attributes),
+        same_site=same_site if same_site in {"strict", "lax", "none"} else "",  # 6265bis, 5.6.7
     )
     return cookie if not is_browsers or _meets_prefix(cookie, attributes) else None
+
+
+_CHECKS: Mapping[str, Callable[[str], object]] = {"expires": parse_cookie_date, "max-age": _MAX_AGE.fullmatch}
 
 
 def _attributes(parts: list[str]) -> dict[str, str]:
@@ -219,16 +216,10 @@ def _attributes(parts: list[str]) -> dict[str, str]:
     for part in parts:
         name, _, value = part.partition("=")
         name, value = name.strip(" \t").lower(), value.strip(" \t")
-        if len(value) <= MAX_ATTRIBUTE_BYTES and (name not in attributes or _may_follow(name, value)):
+        check = _CHECKS.get(name) if name in attributes else None
+        if len(value) <= MAX_ATTRIBUTE_BYTES and (check is None or check(value) is not None):
             attributes[name] = value
     return attributes
-
-
-def _may_follow(name: str, value: str) -> bool:
-    """Return False if the value of a repeated attribute is not valid, so that the earlier value is kept."""
-    if name == "expires":
-        return parse_cookie_date(value) is not None
-    return name != "max-age" or _MAX_AGE.fullmatch(value) is not None
 
 
 def is_too_long(name: str, value: str) -> bool:
@@ -236,14 +227,15 @@ def is_too_long(name: str, value: str) -> bool:
     return len(field_bytes(name + value)) > MAX_BYTES
 
 
-def _domain(written: str, target: RequestUrl, is_public_suffix: Callable[[str], bool]) -> str | None:
+def cookie_domain(
+    written: str, target: RequestUrl, is_public_suffix: Callable[[str], bool], *, takes_foreign: bool = False
+) -> str | None:
     """Return a cookie's domain; "" for this host only, None if the cookie is refused (RFC 6265, 5.3, 5 and 6)."""
     domain = written.removeprefix(".").lower()
-    if not domain:
-        return ""
-    if target.is_address or is_public_suffix(domain):
-        return "" if domain == target.host else None
-    return domain if domain_matches(target.host, domain) else None
+    if not domain or domain == target.host:
+        return "" if not domain or target.is_address or is_public_suffix(domain) else domain
+    is_foreign = target.is_address or not domain_matches(target.host, domain)
+    return None if (is_foreign and not takes_foreign) or is_public_suffix(domain) else domain
 
 
 def _expiry(attributes: dict[str, str], now_utc: datetime) -> datetime | None:
@@ -255,12 +247,6 @@ def _expiry(attributes: dict[str, str], now_utc: datetime) -> datetime | None:
         return now_utc if seconds <= 0 else min(latest, now_utc + timedelta(seconds=min(seconds, MAX_SECONDS)))
     moment = parse_cookie_date(attributes["expires"]) if "expires" in attributes else None
     return None if moment is None else min(moment, latest)
-
-
-def _same_site(attributes: dict[str, str]) -> str:
-    """Return the value of ``SameSite`` in lower case; "" for an unknown or missing value (6265bis, 5.6.7)."""
-    value = attributes.get("samesite", "").lower()
-    return value if value in {"strict", "lax", "none"} else ""
 
 
 def _meets_prefix(cookie: Cookie, attributes: dict[str, str]) -> bool:
@@ -281,7 +267,7 @@ _HTTP_ONLY = "#HttpOnly_"
 
 
 def is_netscape(path: str) -> bool:
-    """Return True if a file name ends in ``.txt``, so that the file is a ``cookies.txt``."""
+    """Return True if a file name ends in ``.txt``, as of a ``cookies.txt``."""
     return path.lower().endswith(".txt")
 
 
