@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CacheSettings", "open_cache"]
 
-CACHE_CLOSE_GRACE = 5.0
-"""Maximum number of seconds for closing the file."""
+CACHE_CLOSE_GRACE = 5.0  # maximum seconds for closing the file
 
 
 class CacheSettings(Struct, frozen=True, kw_only=True, rename="upper"):

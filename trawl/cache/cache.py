@@ -1,7 +1,5 @@
 """The cache of one crawl.
 
-It looks up requests before they are queued, and stores responses in the innermost middleware.
-
 The engine calls :meth:`Cache.find` before a request holds any place, so a cached response never passes the throttle.
 :meth:`Cache.middleware` is the innermost middleware, next to the transport. If there is a stale response, it makes the
 request conditional and replaces a 304 with the stale response. It also stores responses. A disk failure or a damaged
@@ -16,7 +14,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
@@ -38,9 +37,7 @@ __all__ = ["Cache", "Prepare", "is_asked_again", "key_of"]
 logger: logging.Logger = logging.getLogger("trawl.cache")
 
 MAX_STALE = 10_000
-"""Maximum number of stale responses that are kept until their requests are sent. If there are more, the requests for
-the additional responses are sent without conditions.
-"""
+"""Maximum number of stale responses that are kept until their requests are sent. Others are sent without conditions."""
 
 Prepare = Callable[[Request], Request]
 """Adds to a request the headers that the middleware would add before sending, because ``Vary`` may name them."""
@@ -79,19 +76,9 @@ class _Transaction:
 
 
 class Cache:
-    """Responses on disk.
+    """Responses on disk. See :func:`trawl.cache.open_cache` for the arguments.
 
-    Args:
-        settings: Settings of the cache.
-        policy: Decides which responses are stored and used.
-        store: The file.
-        blocking: Runs the calls of ``store`` in threads.
-        now_utc: Returns the wall time.
-        stats: Counts ``httpcache/hit``, ``/miss``, ``/store``, ``/uncacheable``, ``/revalidate``, ``/invalidate``,
-            ``/ignore`` and ``/error``.
-        ignored_statuses: Status codes that are not stored because they are retried, in addition to the settings.
-        prepare: Adds to a request the headers that the middleware will add later.
-        max_body_bytes: Maximum size of a served body, unless meta ``download_maxsize`` is set; 0 for no limit.
+    A body that is larger than meta ``download_maxsize``, or else than ``max_body_bytes``, is not served.
     """
 
     def __init__(
@@ -103,9 +90,9 @@ class Cache:
         blocking: Blocking,
         now_utc: Callable[[], datetime],
         stats: Stats,
-        ignored_statuses: Sequence[int] = (),
-        prepare: Prepare | None = None,
-        max_body_bytes: int = 0,
+        ignored_statuses: Sequence[int],
+        prepare: Prepare | None,
+        max_body_bytes: int,
     ) -> None:
         self._max_body_bytes = max_body_bytes
         self._settings = settings
@@ -134,27 +121,17 @@ class Cache:
         if not keys:
             return answers
         if refused := [key for index, key in zip(asked, keys, strict=True) if is_asked_again(requests[index])]:
-            await self._discard(refused)
-        found, damaged = await self._found(keys)
-        if damaged:
-            self._count_failure("lookup", DamagedError("a row is damaged"), damaged)
+            with self._counting("removing a response"):
+                await self._blocking.run(self._store.discard, refused)
+        found: list[list[CacheEntry]] = [[] for _ in keys]
+        with self._counting("lookup"):
+            found, damaged = await self._blocking.run(self._store.find, keys)
+            if damaged:
+                self._count_failure("lookup", DamagedError("a row is damaged"), damaged)
         now = self._now()
         for index, key, stored in zip(asked, keys, found, strict=True):
             answers[index] = self._answer(requests[index], key, [] if key in refused else stored, now)
         return answers
-
-    async def _found(self, keys: Sequence[bytes]) -> tuple[list[list[CacheEntry]], int]:
-        try:
-            return await self._blocking.run(self._store.find, keys)
-        except sqlite3.Error as error:
-            self._count_failure("lookup", error)
-            return [[] for _ in keys], 0
-
-    async def _discard(self, keys: Sequence[bytes]) -> None:
-        try:
-            await self._blocking.run(self._store.discard, keys)
-        except sqlite3.Error as error:
-            self._count_failure("removing a response", error)
 
     def middleware(self, fetch: Fetch) -> Fetch:
         """Return the innermost layer around ``fetch``. It stores responses and revalidates stale responses."""
@@ -172,10 +149,8 @@ class Cache:
                 if outcome.response is None:
                     outcome.then = _without_cache(request)
                 return outcome
-            try:
+            with self._counting("storing a response"):
                 await self._receive(key, outcome, response, asked_at)
-            except sqlite3.Error as error:
-                self._count_failure("storing a response", error)
             return outcome
 
         return send
@@ -204,15 +179,13 @@ class Cache:
     async def _hit(self, stored: CacheEntry, request: Request) -> Outcome:
         """Return the outcome of a hit."""
         body = stored.body
-        try:
-            if body is None:
-                limit = request.meta_get("download_maxsize")
+        if body is not None:
+            await trio.lowlevel.checkpoint()
+        else:
+            limit = request.meta_get("download_maxsize")
+            with self._counting("reading a body"):
                 limit = self._max_body_bytes if limit is None else int(limit)
                 body = await self._blocking.run(self._store.body, stored, limit)
-            else:
-                await trio.lowlevel.checkpoint()
-        except sqlite3.Error as error:
-            self._count_failure("reading a body", error)
         if body is None:  # the row is damaged, or was removed by another process or a newer response
             return Outcome(request, is_cached=True, then=_without_cache(request))
         self._stats.inc("httpcache/hit")
@@ -227,7 +200,7 @@ class Cache:
         return Outcome(request, error=error, is_cached=True)
 
     def _conditional(self, request: Request, key: bytes) -> tuple[Request, CacheEntry | None]:
-        """Return the request with conditions for its stale response, and the stale response (None if there is none)."""
+        """Return the request with conditions for its stale response, and that response (None if there is none)."""
         choice = None if is_asked_again(request) else self._stale.pop(key, None)
         if choice is None:
             return request, None
@@ -239,24 +212,17 @@ class Cache:
     async def _revalidated(
         self, key: bytes, stale: CacheEntry, sent: Request, response: Response, asked_at: float
     ) -> Response | None:
-        """Return the stale response, updated by a 304.
-
-        Returns None if the stale response was removed, or the 304 belongs to another response.
-        """
+        """Return the stale response, updated by a 304; None if it was removed, or the 304 belongs to another."""
         refreshed = self._policy.refreshed(stale, response, asked_at=asked_at, came_at=self._now())
         if refreshed is None:
             return None
-        try:
-            body = await self._blocking.run(self._store.body, stale, self._max_body_bytes)
-            if body is None:
-                return None
-            await self._blocking.run(self._store.refresh, key, refreshed)
-        except sqlite3.Error as error:
-            self._count_failure("revalidating a response", error)
-            return None
-        self._stats.inc("httpcache/revalidate")
-        renewed = make_response(refreshed, body, sent)
-        renewed.latency = response.latency
+        renewed: Response | None = None
+        with self._counting("revalidating a response"):
+            if (body := await self._blocking.run(self._store.body, stale, self._max_body_bytes)) is not None:
+                await self._blocking.run(self._store.refresh, key, refreshed)
+                self._stats.inc("httpcache/revalidate")
+                renewed = make_response(refreshed, body, sent)
+                renewed.latency = response.latency
         return renewed
 
     async def _receive(self, key: bytes, outcome: Outcome, response: Response, asked_at: float) -> None:
@@ -273,22 +239,13 @@ class Cache:
             self._stats.inc("httpcache/store")
 
     def _is_excluded(self, outcome: Outcome, response: Response) -> bool:
-        """Return True if a response must not be stored, whatever the policy is.
-
-        The response will be retried, has its own file, or is incomplete (RFC 9111, 3.3).
-        """
+        """Return True if a response will be retried, has its own file, or is incomplete (RFC 9111, 3.3)."""
         is_partial = "dataloss" in response.flags or "truncated" in response.flags
         is_retried = outcome.is_trigger or response.status in self._ignored_statuses
         return is_retried or is_partial or isinstance(response, FileResponse)
 
     async def _put(self, entry: NewEntry) -> None:
-        """Store a response.
-
-        All responses that arrive during a transaction are stored together in the next transaction. A checkpoint.
-
-        Raises:
-            sqlite3.Error: If the transaction failed.
-        """
+        """Store a response, together with all others that arrive during the current transaction. A checkpoint."""
         transaction = self._transaction
         if transaction is not None:
             transaction.entries.append(entry)
@@ -318,6 +275,14 @@ class Cache:
 
     def _now(self) -> float:
         return self._now_utc().timestamp()
+
+    @contextmanager
+    def _counting(self, what: str) -> Generator[None, None, None]:
+        """Count a disk failure in the block instead of raising it."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            self._count_failure(what, error)
 
     def _count_failure(self, what: str, error: Exception, times: int = 1) -> None:
         """Count a disk failure. Only the first of each kind is logged, because every page fails if the disk is full."""

@@ -1,9 +1,8 @@
 """Cache policies: which responses may be stored, and which may be used without a request. Pure, without I/O.
 
 hishel decides which responses RFC 9111 allows a cache to store, and how a 304 updates a response. Ages are computed
-here, because hishel reads the machine's clock, and a simulated crawl has another clock. hishel's transports and stores
-are not used, for two reasons. They run in AnyIO's threads instead of trawl's threads for blocking work. And a transport
-is called after the throttle, so a request would wait for a slot even if its response is stored.
+here, because hishel reads the machine's clock. hishel's transports are not used, because they are called after the
+throttle, so a request would wait for a slot even if its response is stored. Its stores need AnyIO's threads.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ __all__ = [
 ]
 
 HEURISTIC_SHARE = 0.1
-"""Factor for the lifetime of a response without an explicit lifetime. It is multiplied by the time since the last
-change (RFC 9111, 4.2.2).
-"""
+"""Lifetime of a response without an explicit one, as a share of the time since its last change (RFC 9111, 4.2.2)."""
 
 MAX_HEURISTIC = 7 * 86_400.0
 """Maximum lifetime, in seconds, of a response without an explicit lifetime."""
@@ -50,12 +47,7 @@ _HEURISTIC_STATUSES = frozenset({200, 203, 204, 206, 300, 301, 308, 404, 405, 41
 
 
 def directives_of(values: Iterable[str], ignored: Iterable[str] = ()) -> dict[str, str]:
-    """Return the directives of ``Cache-Control`` by lower-case name; "" if there is no value (RFC 9111, 5.2).
-
-    Args:
-        values: Values of the header.
-        ignored: Names to leave out.
-    """
+    """Return the directives of ``Cache-Control`` by lower-case name; "" if there is no value (RFC 9111, 5.2)."""
     found: dict[str, str] = {}
     # If a directive has a quoted list of header names, the split at commas keeps only the first name in its value. This
     # is harmless, because only the directive's own name is used.
@@ -97,11 +89,7 @@ def age_of(stored: CacheEntry, now: float) -> float:
 def is_fresh(stored: CacheEntry, directives: Mapping[str, str], wishes: Mapping[str, str], now: float) -> bool:
     """Return whether a response may be used without a request to its server (RFC 9111, 4.2 and 5.2).
 
-    Args:
-        stored: The response.
-        directives: The response's directives in ``Cache-Control``.
-        wishes: The request's directives in ``Cache-Control``.
-        now: Current time in epoch seconds.
+    ``directives`` and ``wishes`` are in ``Cache-Control`` of the response and of the request. ``now`` is epoch seconds.
     """
     if "no-cache" in directives or "no-cache" in wishes:
         return False
@@ -140,13 +128,7 @@ def _moment(text: str | None) -> float | None:
 
 @attrs.frozen
 class CacheResult:
-    """Result of a lookup.
-
-    Attributes:
-        stored: The response to use; None if there is none.
-        conditions: Headers for a conditional request that validates the response; None if the response may be used
-            without a request.
-    """
+    """The stored response to use, and headers for a conditional request if it must be validated first."""
 
     stored: CacheEntry | None = None
     conditions: Fields | None = None
@@ -185,12 +167,8 @@ class DummyPolicy:
 class Rfc9111Policy:
     """A private cache as in a browser. A crawl counts as one user.
 
-    Args:
-        always_store: True to store responses without a lifetime too.
-        ignored: Directives of ``Cache-Control`` that are ignored in responses.
-
-    Raises:
-        SettingsError: If hishel is not installed.
+    With ``always_store``, responses without a lifetime are stored too. ``ignored`` are directives of ``Cache-Control``
+    in responses.
     """
 
     def __init__(self, *, always_store: bool = False, ignored: Iterable[str] = ()) -> None:
@@ -201,11 +179,8 @@ class Rfc9111Policy:
                 "HTTPCACHE_POLICY = 'rfc9111' needs hishel: pip install 'trawl-crawler[cache]'", "HTTPCACHE_POLICY"
             ) from error
         self._hishel = hishel
-        self._options: hishel.CacheOptions = {
-            "shared": False,
-            "supported_methods": ["GET", "HEAD"],
-            "allow_stale": False,
-        }
+        methods = ["GET", "HEAD"]
+        self._options: hishel.CacheOptions = {"shared": False, "supported_methods": methods, "allow_stale": False}
         self._always_store = always_store
         self._ignored = tuple(ignored)
 
@@ -234,19 +209,13 @@ class Rfc9111Policy:
         return CacheResult(latest, conditions) if conditions else CacheResult()
 
     def may_store(self, request: Request, response: Response) -> bool:
-        """Return whether RFC 9111, 3 allows storing the response, even if each use requires a revalidation.
-
-        Args:
-            request: The request that was sent.
-            response: The response.
-        """
+        """Return whether RFC 9111, 3 allows storing the response, even if each use requires a revalidation."""
         if "no-store" in directives_of(request.headers.getlist("Cache-Control")):
             return False
         fields = self._effective(response.headers)
         if self._always_store:
-            return response.status not in {206, 304} and "no-store" not in directives_of(
-                fields.getlist("Cache-Control")
-            )
+            directives = directives_of(fields.getlist("Cache-Control"))
+            return response.status not in {206, 304} and "no-store" not in directives
         asked = self._hishel.Request(request.method, request.url, self._headers(request.headers.items_list()))
         came = self._hishel.Response(response.status, self._headers(fields.items_list()))
         next_state = self._hishel.CacheMiss(request=asked, options=self._options).next(came)
@@ -259,10 +228,7 @@ class Rfc9111Policy:
     def refreshed(
         self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
     ) -> CacheEntry | None:
-        """Return the stored response with the headers of a 304 and new times, in epoch seconds (RFC 9111, 4.3.4).
-
-        Returns None if the 304 belongs to another response.
-        """
+        """Return the stored response with the headers of a 304 and new times (4.3.4); None if it is for another."""
         entry = self._hishel.Entry(
             id=uuid.UUID(int=stored.id),
             request=self._hishel.Request(stored.method, stored.url, self._headers(stored.sent)),
@@ -287,10 +253,8 @@ class Rfc9111Policy:
         if not self._ignored or "cache-control" not in headers:
             return headers
         effective = headers.copy()
-        directives = directives_of(headers.getlist("Cache-Control"), self._ignored)
-        effective["Cache-Control"] = ", ".join(
-            f"{name}={value}" if value else name for name, value in directives.items()
-        )
+        directives = directives_of(headers.getlist("Cache-Control"), self._ignored).items()
+        effective["Cache-Control"] = ", ".join(f"{name}={value}" if value else name for name, value in directives)
         return effective
 
     def _headers(self, fields: Iterable[tuple[str, str]]) -> hishel.Headers:
@@ -303,22 +267,14 @@ class Rfc9111Policy:
 Policy = DummyPolicy | Rfc9111Policy
 """Decides which responses are stored and used."""
 
-_ALWAYS = frozenset({"always", "dummy", "dummypolicy"})
-
-_RFC = frozenset({"rfc9111", "rfc7234", "rfc2616", "rfc2616policy"})
-
 
 def make_policy(settings: CacheSettings) -> Policy:
-    """Return the policy that ``HTTPCACHE_POLICY`` names.
-
-    Raises:
-        SettingsError: If the name is unknown, or hishel is not installed.
-    """
+    """Return the policy that ``HTTPCACHE_POLICY`` names. Raises SettingsError if there is none."""
     name = settings.httpcache_policy
     plain = name.rpartition(".")[2].lower()
-    if plain in _ALWAYS:
+    if plain in {"always", "dummy", "dummypolicy"}:
         return DummyPolicy()
-    if plain not in _RFC:
+    if plain not in {"rfc9111", "rfc7234", "rfc2616", "rfc2616policy"}:
         raise SettingsError(f"HTTPCACHE_POLICY must be 'always' or 'rfc9111', not {name!r}", "HTTPCACHE_POLICY")
     return Rfc9111Policy(
         always_store=settings.httpcache_always_store, ignored=settings.httpcache_ignore_response_cache_controls

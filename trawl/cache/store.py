@@ -36,10 +36,7 @@ class CacheEntry:
 
     Attributes:
         id: Number of the response in the store; 0 before it is stored.
-        url: URL of the response.
-        method: Method of the request.
         sent: Headers of the request as sent, for ``Vary``.
-        status: Status code.
         fields: Headers of the response.
         asked_at: Time of the request, in epoch seconds.
         came_at: Time of the response, in epoch seconds.
@@ -100,9 +97,7 @@ CREATE TABLE IF NOT EXISTS body (
 """
 
 READ_ALONG_BYTES = 65_536
-"""Maximum size in bytes on disk of a body that is read together with its response. Reading a small body in another call
-would take longer.
-"""
+"""Maximum size on disk of a body that is read together with its response, because another call would take longer."""
 
 _COLUMNS = "response.id, url, method, status, asked_at, came_at, sent, fields, response.digest"
 
@@ -116,9 +111,7 @@ _FIND_WITH_BODY = (
 _METHOD = re.compile(r"[!-~]+")
 
 NewEntry = tuple[bytes, CacheEntry, bytes, Callable[[CacheEntry], bool]]
-"""A response to store: its key, the response, its body, and a function that returns True for stored responses to
-replace.
-"""
+"""A response to store: its key, the response, its body, and a function that selects the stored responses to replace."""
 
 
 class DamagedError(sqlite3.DatabaseError):
@@ -126,16 +119,7 @@ class DamagedError(sqlite3.DatabaseError):
 
 
 class Store:
-    """The responses of one file.
-
-    Args:
-        path: The file, created with its folder if missing.
-        compresses: True to compress bodies.
-
-    Raises:
-        OSError: If the folder can't be created, or if a journal next to the file belongs to another file.
-        sqlite3.Error: If the file can't be opened, or is not a cache.
-    """
+    """The responses of one file, which is created with its folder if missing."""
 
     def __init__(self, path: Path, *, compresses: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,11 +148,7 @@ class Store:
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def find(self, keys: Sequence[bytes]) -> tuple[list[list[CacheEntry]], int]:
-        """Return the responses stored under each key. A body is included if it is small and not compressed.
-
-        Returns:
-            The responses without damaged rows, and the number of damaged rows.
-        """
+        """Return the responses stored under each key, with small plain bodies, and the number of damaged rows."""
         with self._lock:
             found = [[_stored(key, row) for row in self._connection.execute(_FIND_WITH_BODY, (key,))] for key in keys]
         whole = [[each for each in rows if each is not None] for rows in found]
@@ -177,12 +157,7 @@ class Store:
     def body(self, stored: CacheEntry, max_bytes: int = 0) -> bytes | None:
         """Return the body of a response; None if it was removed.
 
-        Args:
-            stored: The response.
-            max_bytes: Maximum decompressed size; 0 for no limit.
-
-        Raises:
-            DamagedError: If the row is damaged, or the body is larger than ``max_bytes``.
+        Raises DamagedError if the row is damaged, or the decompressed body is larger than ``max_bytes`` (0: no limit).
         """
         limit = max_bytes or _MAX_BYTES
         with self._lock:
