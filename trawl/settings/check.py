@@ -52,7 +52,11 @@ _PLAIN: Mapping[object, str] = {
     type: "a class",
 }
 
+_LISTS = (list, tuple, set, frozenset)
+
 _SHOWN_CHARACTERS = 60
+
+_CLOSE_ENOUGH = 0.6
 
 
 def without_meta(annotation: Any) -> tuple[Any, tuple[msgspec.Meta, ...]]:
@@ -73,7 +77,7 @@ def members_of(annotation: Any) -> tuple[Any, ...]:
 
 def type_words(annotation: Any) -> str:
     """Return a type in words, without its limits: "a number", "a list of whole numbers or null"."""
-    return " or ".join(_one_type(member) for member in members_of(annotation))
+    return " or ".join(map(_one_type, members_of(annotation)))
 
 
 def _one_type(annotation: Any) -> str:
@@ -93,7 +97,7 @@ def _one_type(annotation: Any) -> str:
         return f"a mapping of {_plural(args[0])} to {_plural(args[1])}" if args else "a mapping"
     if base is tuple and args and Ellipsis not in args:
         return "a list of " + " and ".join(_one_type(arg) for arg in args)
-    if base in (list, set, frozenset, tuple) or origin is not None:
+    if base in _LISTS or origin is not None:
         return f"a list of {_plural(args[0])}" if args else "a list"
     return getattr(inner, "__name__", str(inner))
 
@@ -103,33 +107,23 @@ def _plural(annotation: Any) -> str:
     words = []
     for member in members_of(annotation):
         one = _one_type(member)
-        article, _, rest = one.partition(" ")
-        words.append({"a class or its import path": "classes or import paths"}.get(one) or _many(article, rest, one))
+        head, of, tail = one.removeprefix("a ").partition(" of ")
+        many = f"{head}s{of}{tail}" if one.startswith("a ") else one
+        words.append("classes or import paths" if one == _PLAIN[object] else many)
     return " or ".join(dict.fromkeys(words))
-
-
-def _many(article: str, rest: str, one: str) -> str:
-    if article != "a":
-        return one
-    head, of, tail = rest.partition(" of ")
-    return f"{head}s{of}{tail}"
 
 
 def range_words(annotation: Any) -> str:
     """Return the limits of a type in words: "at least 0", "above 0, at most 1", "each at least 100"; "" if none."""
-    limits: dict[str, None] = {}
+    limits: list[str] = []
     for member in members_of(annotation):
         inner, metas = without_meta(member)
-        for meta in metas:
-            limits.update(dict.fromkeys(_limits(meta)))
-        if get_origin(inner) in (list, set, frozenset, tuple):
-            for arg in get_args(inner):
-                each = range_words(arg) if arg is not Ellipsis else ""
-                limits.update({f"each {each}": None} if each else {})
-    _, metas = without_meta(annotation)
-    for meta in metas:
-        limits.update(dict.fromkeys(_limits(meta)))
-    return ", ".join(limits)
+        limits += [words for meta in metas for words in _limits(meta)]
+        if get_origin(inner) in _LISTS:
+            each = [range_words(arg) for arg in get_args(inner) if arg is not Ellipsis]
+            limits += [f"each {words}" for words in each if words]
+    limits += [words for meta in without_meta(annotation)[1] for words in _limits(meta)]
+    return ", ".join(dict.fromkeys(limits))
 
 
 def _limits(meta: msgspec.Meta) -> Iterator[str]:
@@ -154,24 +148,11 @@ def short(value: object) -> str:
     return shown if len(shown) <= _SHOWN_CHARACTERS else shown[: _SHOWN_CHARACTERS - 1] + "…"
 
 
-_LISTS = (list, tuple, set, frozenset)
-
-_CLOSE_ENOUGH = 0.6
-
-
 def checked(value: object, annotation: Any, path: str) -> Any:
     """Convert ``value`` to ``annotation``: a list to a tuple, 1 to 1.0, but never a string to a number.
 
-    Args:
-        value: The value as given.
-        annotation: The setting's type with its limits.
-        path: The name of the entry for the message: ``"DOWNLOAD_DELAY"``, ``"THROTTLING_SCOPES['api']"``.
-
-    Returns:
-        The converted value.
-
-    Raises:
-        SettingsError: If the value does not fit. The message names the innermost wrong entry.
+    The SettingsError for a value that does not fit names the innermost wrong entry below ``path``, which is
+    ``"DOWNLOAD_DELAY"`` or ``"THROTTLING_SCOPES['api']"``.
     """
     if isinstance(value, float) and not math.isfinite(value):
         raise SettingsError(f"{path} must be a finite number, not {value}", path)
@@ -207,13 +188,9 @@ def _member_for(value: object, annotation: Any) -> Any:
     members = members_of(annotation)
     if len(members) == 1:
         return annotation
-    shape = _shape_of(value)
+    shape = "mapping" if isinstance(value, Mapping) else "list" if isinstance(value, _LISTS) else "plain"
     fitting = tuple(member for member in members if _shape_for(member) in (shape, ""))
     return Union[fitting] if fitting else annotation  # noqa: UP007  # the number of members varies
-
-
-def _shape_of(value: object) -> str:
-    return "mapping" if isinstance(value, Mapping) else "list" if isinstance(value, _LISTS) else "plain"
 
 
 def _shape_for(annotation: Any) -> str:
@@ -293,17 +270,12 @@ _TRUTHS = {"true": True, "false": False, "1": True, "0": False}
 
 
 def from_text(text: str, annotation: Any, path: str) -> Any:
-    """Convert a string to ``annotation``.
-
-    Raises:
-        SettingsError: If the string does not fit the type, as JSON or in another way. The message is about the value as
-            JSON.
-    """
+    """Convert a string to ``annotation``, as JSON or in another way. An error message is about the value as JSON."""
     readings = [from_json(text), text]
     inner = [without_meta(member)[0] for member in members_of(annotation)]
     if bool in inner and text.lower() in _TRUTHS:
         readings.append(_TRUTHS[text.lower()])
-    if any(get_origin(member) in (list, tuple, set, frozenset) for member in inner):
+    if any(get_origin(member) in _LISTS for member in inner):
         readings.append([from_json(part.strip()) for part in text.split(",") if part.strip()])
         readings.append([part.strip() for part in text.split(",") if part.strip()])
     refusal: SettingsError | None = None
@@ -312,18 +284,15 @@ def from_text(text: str, annotation: Any, path: str) -> Any:
             return checked(reading, annotation, path)
         except SettingsError as error:
             refusal = refusal or error
-    if refusal is not None and text.startswith(("{", "[")) and readings[0] is text:
-        raise SettingsError(f"{refusal}, which is not JSON: {_json_error(text)}", path) from refusal
-    raise refusal or SettingsError(f"{path}: no value", path)
-
-
-def _json_error(text: str) -> str:
-    """Return why ``text`` is not JSON. Python's message is more precise than msgspec's."""
+    assert refusal is not None
+    if not text.startswith(("{", "[")) or readings[0] is not text:
+        raise refusal
+    why = "it has no such values"  # for example NaN
     try:
-        json.loads(text)
+        json.loads(text)  # Python's message is more precise than msgspec's
     except ValueError as error:
-        return str(error)
-    return "it has no such values"  # for example NaN
+        why = str(error)
+    raise SettingsError(f"{refusal}, which is not JSON: {why}", path) from refusal
 
 
 def from_json(text: str) -> object:

@@ -1,18 +1,16 @@
 """Settings without effect: pairs of settings in which one setting hides the other.
 
 A setting is reported only if the user has set it, because a hidden default does no harm. The command ``trawl check``,
-the first lines of a crawl's log and the summary at its end contain the same sentences.
-
-Theory of operation. Most pairs are rows of two tables: a switch that turns other settings off (:data:`_SWITCHES`), and
-a number that is limited by another number (:data:`_CAPS`). The delays of a host need more than a row, because two
-delays, the slots and each scope's own keys work together.
+the first lines of a crawl's log and the summary at its end contain the same sentences. Most pairs are rows of two
+tables. The delays of a host need more, because two delays, the slots and each scope's own keys work together.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from math import inf
+from operator import not_
 from typing import Any
 
 import attrs
@@ -28,13 +26,11 @@ __all__ = ["without_effect"]
 
 @attrs.frozen
 class _Switch:
-    """A setting that turns other settings off.
+    """A setting that turns the settings in ``hidden`` off, where a name that ends in ``_`` is a prefix.
 
     Attributes:
-        name: The setting.
         is_off: Returns whether a value turns the other settings off.
         words: Description of such a value, for the message.
-        hidden: The names of the other settings. A name that ends in ``_`` is a prefix.
         is_option: Whether an option of ``trawl crawl`` often sets this setting. If so, it is only checked when a crawl
             starts.
     """
@@ -44,10 +40,6 @@ class _Switch:
     words: str
     hidden: tuple[str, ...]
     is_option: bool = False
-
-
-def _is_empty(value: Any) -> bool:
-    return not value
 
 
 def _is_no_server(value: Any) -> bool:
@@ -67,62 +59,56 @@ _FALSE, _EMPTY = "is false", "is empty"
 _DEBUG = ("LOGSTATS_INTERVAL", "COOKIES_DEBUG", "AUTOTHROTTLE_DEBUG")
 
 _SWITCHES: tuple[_Switch, ...] = (
-    _Switch("RETRY_ENABLED", _is_empty, _FALSE, ("RETRY_",)),
+    _Switch("RETRY_ENABLED", not_, _FALSE, ("RETRY_",)),
     _Switch(
-        "RETRY_TIMES", _is_empty, "is 0, and only meta max_retry_times overrides it",
+        "RETRY_TIMES", not_, "is 0, and only meta max_retry_times overrides it",
         (
             "RETRY_DELAY", "RETRY_MAX_DELAY", "RETRY_PRIORITY_ADJUST", "RETRY_HTTP_CODES", "RETRY_PREDICATE",
             "RETRY_BUDGET", "RETRY_BUDGET_",
         ),
     ),
     _Switch("RETRY_BUDGET", lambda value: value is None, "is not set", ("RETRY_BUDGET_",)),
-    _Switch("ROBOTSTXT_OBEY", _is_empty, _FALSE, ("ROBOTSTXT_", "THROTTLING_ROBOTSTXT_")),
-    _Switch("ROBOTSTXT_RETRY_TIMES", _is_empty, "is 0", ("ROBOTSTXT_RETRY_DELAY",)),
-    _Switch("THROTTLING_ROBOTSTXT_OBEY", _is_empty, _FALSE, ("THROTTLING_ROBOTSTXT_MAX_DELAY",)),
-    _Switch("THROTTLING_ROBOTSTXT_MAX_DELAY", _is_empty, "is 0", ("THROTTLING_ROBOTSTXT_OBEY",)),
-    _Switch("THROTTLING_RATELIMIT_MAX_DELAY", _is_empty, "is 0", ("THROTTLING_RATELIMIT_OBEY",)),
-    _Switch("THROTTLING_RATELIMIT_OBEY", _is_empty, _FALSE, ("THROTTLING_RATELIMIT_MAX_DELAY",)),
-    _Switch("AUTOTHROTTLE_ENABLED", _is_empty, _FALSE, ("AUTOTHROTTLE_",)),
-    _Switch("HTTPCACHE_ENABLED", _is_empty, _FALSE, ("HTTPCACHE_",)),
+    _Switch("ROBOTSTXT_OBEY", not_, _FALSE, ("ROBOTSTXT_", "THROTTLING_ROBOTSTXT_")),
+    _Switch("ROBOTSTXT_RETRY_TIMES", not_, "is 0", ("ROBOTSTXT_RETRY_DELAY",)),
+    _Switch("THROTTLING_ROBOTSTXT_OBEY", not_, _FALSE, ("THROTTLING_ROBOTSTXT_MAX_DELAY",)),
+    _Switch("THROTTLING_ROBOTSTXT_MAX_DELAY", not_, "is 0", ("THROTTLING_ROBOTSTXT_OBEY",)),
+    _Switch("THROTTLING_RATELIMIT_MAX_DELAY", not_, "is 0", ("THROTTLING_RATELIMIT_OBEY",)),
+    _Switch("THROTTLING_RATELIMIT_OBEY", not_, _FALSE, ("THROTTLING_RATELIMIT_MAX_DELAY",)),
+    _Switch("AUTOTHROTTLE_ENABLED", not_, _FALSE, ("AUTOTHROTTLE_",)),
+    _Switch("HTTPCACHE_ENABLED", not_, _FALSE, ("HTTPCACHE_",)),
     _Switch(
         "HTTPCACHE_POLICY", lambda value: value == "always", "is 'always'",
         ("HTTPCACHE_ALWAYS_STORE", "HTTPCACHE_IGNORE_RESPONSE_CACHE_CONTROLS"),
     ),
-    _Switch("COOKIES_ENABLED", _is_empty, _FALSE, ("COOKIES_FILE",)),
-    _Switch("REFERER_ENABLED", _is_empty, _FALSE, ("REFERRER_POLICY",)),
-    _Switch("REDIRECT_ENABLED", _is_empty, _FALSE, ("REDIRECT_", "METAREFRESH_")),
-    _Switch("METAREFRESH_ENABLED", _is_empty, _FALSE, ("METAREFRESH_",)),
-    _Switch("HTTPPROXY_ENABLED", _is_empty, _FALSE, ("ROTATING_PROXY_",)),
-    _Switch("ROTATING_PROXY_LIST", _is_empty, _EMPTY, ("ROTATING_PROXY_",), is_option=True),
+    _Switch("COOKIES_ENABLED", not_, _FALSE, ("COOKIES_FILE",)),
+    _Switch("REFERER_ENABLED", not_, _FALSE, ("REFERRER_POLICY",)),
+    _Switch("REDIRECT_ENABLED", not_, _FALSE, ("REDIRECT_", "METAREFRESH_")),
+    _Switch("METAREFRESH_ENABLED", not_, _FALSE, ("METAREFRESH_",)),
+    _Switch("HTTPPROXY_ENABLED", not_, _FALSE, ("ROTATING_PROXY_",)),
+    _Switch("ROTATING_PROXY_LIST", not_, _EMPTY, ("ROTATING_PROXY_",), is_option=True),
     _Switch("HTTPERROR_ALLOW_ALL", bool, "is true", ("HTTPERROR_ALLOWED_CODES",)),
     _Switch("CONCURRENT_REQUESTS_PER_IP", bool, "is above 0", ("CONCURRENT_REQUESTS_PER_DOMAIN",)),
     _Switch("JOB_DIR", _is_no_server, "is not a server", ("JOB_DURABILITY", "JOB_LEASE"), is_option=True),
-    _Switch("JOB_DIR", _is_empty, _EMPTY, ("JOB_KEEP_GIVEN_UP",), is_option=True),
-    _Switch("WARC_FILE", _is_empty, _EMPTY, ("WARC_MAX_BYTES",)),
-    _Switch("ITEM_TYPE", _is_empty, "is not set", ("INVALID_ITEMS",)),
-    _Switch("ITEM_PIPELINES", _is_empty, _EMPTY, ("FILES_", "IMAGES_", "MEDIA_STORE_OPTIONS", "MEDIA_ALLOW_REDIRECTS")),
+    _Switch("JOB_DIR", not_, _EMPTY, ("JOB_KEEP_GIVEN_UP",), is_option=True),
+    _Switch("WARC_FILE", not_, _EMPTY, ("WARC_MAX_BYTES",)),
+    _Switch("ITEM_TYPE", not_, "is not set", ("INVALID_ITEMS",)),
+    _Switch("ITEM_PIPELINES", not_, _EMPTY, ("FILES_", "IMAGES_", "MEDIA_STORE_OPTIONS", "MEDIA_ALLOW_REDIRECTS")),
     _Switch(
-        "FEEDS", _is_empty, _EMPTY,
+        "FEEDS", not_, _EMPTY,
         ("FEED_EXPORT_FIELDS", "FEED_EXPORT_INDENT", "FEED_EXPORT_BATCH_ITEM_COUNT", "FEED_TEMPDIR"),
         is_option=True,
     ),
     _Switch("FEEDS", _names_no_store, "names no store such as s3://", ("FEED_TEMPDIR",), is_option=True),
-    _Switch("LOG_ENABLED", _is_empty, _FALSE, ("LOG_", *_DEBUG)),
+    _Switch("LOG_ENABLED", not_, _FALSE, ("LOG_", *_DEBUG)),
     _Switch("LOG_LEVEL", _is_above_info, "is above INFO", _DEBUG, is_option=True),
     _Switch("LOG_FORMAT", lambda value: "%(asctime)" not in value, "has no %(asctime)s", ("LOG_DATEFORMAT",)),
-    _Switch("LOG_FILE", _is_empty, "is not set", ("LOG_FILE_APPEND", "LOG_ENCODING"), is_option=True),
+    _Switch("LOG_FILE", not_, "is not set", ("LOG_FILE_APPEND", "LOG_ENCODING"), is_option=True),
 )  # fmt: skip
 
 
 @attrs.frozen
 class _Cap:
-    """A number that is limited by another number.
-
-    Attributes:
-        hidden: The name of the limited setting.
-        cap: The name of the limiting setting. A value of 0 means no limit.
-        is_whole: Whether a number that equals the limit is hidden too.
-    """
+    """A number that is limited by another one, unless that is 0. If ``is_whole``, an equal number is hidden too."""
 
     hidden: str
     cap: str
@@ -148,13 +134,8 @@ _CAPS: tuple[_Cap, ...] = (
 def without_effect(settings: Settings, spider: object = None, *, is_whole: bool = True) -> list[str]:
     """Return a sentence with advice for each setting that the user has set and another setting hides.
 
-    Args:
-        settings: The settings of the crawl.
-        spider: The spider or its class, which may have a ``download_delay`` and a ``handle_httpstatus_list``.
-        is_whole: Whether the settings are complete. False if options of a crawl may still add settings.
-
-    Raises:
-        SettingsError: If the spider's ``download_delay`` is not a valid delay.
+    The spider or its class may have a ``download_delay``, which is checked, and a ``handle_httpstatus_list``. If
+    ``is_whole`` is false, options of a crawl may still add settings.
     """
     download_delay: object = getattr(spider, "download_delay", None)
     throttling = settings.of(ThrottlingSettings).with_download_delay(download_delay)
@@ -187,13 +168,14 @@ def _switched_off(settings: Settings, *, is_whole: bool) -> Iterator[str]:
             for name in given
             if name != switch.name
             and name not in told
-            and _is_one(name, switch.hidden)
+            and any(name.startswith(each) if each.endswith("_") else name == each for each in switch.hidden)
             # A value of False or None turns the setting off, so no effect can be hidden.
             and settings[name] not in (False, None)
         ]
         if names:
             told.update(names)
-            yield f"{', '.join(names)} {_have(names)} no effect: {switch.name} {switch.words}"
+            have = "has" if len(names) == 1 else "have"
+            yield f"{', '.join(names)} {have} no effect: {switch.name} {switch.words}"
 
 
 def _unsent(settings: Settings) -> Iterator[str]:
@@ -205,14 +187,6 @@ def _unsent(settings: Settings) -> Iterator[str]:
         if "user-agent" in headers and _is_set(settings, name) and settings[name]:
             yield f"{name} has no effect: DEFAULT_REQUEST_HEADERS has a User-Agent; keep one of them"
             return
-
-
-def _is_one(name: str, hidden: tuple[str, ...]) -> bool:
-    return any(name.startswith(each) if each.endswith("_") else name == each for each in hidden)
-
-
-def _have(names: list[str]) -> str:
-    return "has" if len(names) == 1 else "have"
 
 
 def _out_of_reach(settings: Settings) -> Iterator[str]:
@@ -294,10 +268,7 @@ def _of_delays(settings: Settings, throttling: ThrottlingSettings, download_dela
 
 
 def _of_two_delays(limits: Limits, delay: tuple[str, bool], per_slot: tuple[str, bool], advice: str) -> Iterator[str]:
-    """Yield a sentence if one of two delays hides the other.
-
-    Each delay is a pair: its name, and whether the user has set it.
-    """
+    """Yield a sentence if one of two delays hides the other. Each has a name, and whether the user has set it."""
     if limits.delay < limits.delay_per_slot and limits.concurrency <= 1 and delay[1]:
         value = 1.0 / limits.delay if limits.is_rate else limits.delay
         other = f"{per_slot[0]} ({limits.delay_per_slot:g} s, one slot)"
@@ -329,24 +300,17 @@ def _of_scopes(throttling: ThrottlingSettings) -> Iterator[str]:
             (f"{path}['delay_per_slot']" if has_own else "DOWNLOAD_DELAY_PER_SLOT", has_own),
             "keep one of them" if has_own else "set the scope's 'delay_per_slot' too, or give it a 'rate' instead",
         )
-        yield from _of_keys(path, config)
+        for key in ("window", "sliding"):
+            if config.get(key) and "quota" not in config:
+                yield f"{path}[{key!r}] has no effect: the scope has no 'quota'"
 
 
 def _without_scope(settings: Settings, throttling: ThrottlingSettings) -> Iterator[str]:
-    """Yield a sentence for each setting that only affects scopes with a certain key, if no scope has this key.
-
-    If the user has replaced a manager, nothing is reported, because this manager may set keys.
-    """
+    """Yield a sentence for each setting that only affects scopes with a certain key, if no scope has this key."""
     if _is_set(settings, "THROTTLING_MANAGER") or _is_set(settings, "THROTTLING_SCOPE_MANAGER"):
-        return
+        return  # the user's manager may set keys
     configs = [*throttling.throttling_scopes.values()]
     configs += [session.get("throttling", {}) for session in settings["SESSIONS"].values()]
     for name, key in (("RAMPUP_BACKOFF_TARGET", "rampup"), ("THROTTLING_WINDOW", "quota")):
         if _is_set(settings, name) and not any(config.get(key) for config in configs):
             yield f"{name} has no effect: no scope of THROTTLING_SCOPES has {key!r}"
-
-
-def _of_keys(path: str, config: Mapping[str, Any]) -> Iterator[str]:
-    for key in ("window", "sliding"):
-        if config.get(key) and "quota" not in config:
-            yield f"{path}[{key!r}] has no effect: the scope has no 'quota'"

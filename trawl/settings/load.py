@@ -41,8 +41,9 @@ __all__ = [
     "of_spider",
 ]
 
-PREFIX = "TRAWL_"
 logger: logging.Logger = logging.getLogger("trawl.settings")
+
+PREFIX = "TRAWL_"
 
 PART_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES")
 """Settings that map components to their order, or to None."""
@@ -130,7 +131,10 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     if values.get("SCRAPY_COMPAT") is None:
         values.pop("SCRAPY_COMPAT", None)
     if is_moved:
-        _set_moved_defaults(values, sources)
+        defaults = Layer(MOVED_DEFAULT, scrapy_names.moved.MOVED_DEFAULTS)
+        for name, value in defaults.values.items():
+            if name not in values:
+                values[name], sources[name] = _value(value, known()[name], defaults), MOVED_DEFAULT
     extra = {name: values.get(name, definition.default) for name, definition in own.items()}
     if is_moved:
         for name in unused.keys() - extra.keys():
@@ -160,11 +164,10 @@ def _add_old_feed(
 
 def _with_none(values: Mapping[str, object]) -> Mapping[str, object]:
     """Return ``values`` with each False in the lists of components replaced by None."""
-    lists = {name: values[name] for name in PART_LISTS if name in values}
     said = {
         name: {entry: None if order is False else order for entry, order in parts.items()}
-        for name, parts in lists.items()
-        if isinstance(parts, Mapping)
+        for name in PART_LISTS
+        if isinstance(parts := values.get(name), Mapping)
     }
     return {**values, **said} if said else values
 
@@ -186,15 +189,6 @@ def is_moved_crawl(*layers: Layer) -> bool:
         if "SCRAPY_COMPAT" in layer.values:
             chosen = _value(layer.values["SCRAPY_COMPAT"], known()["SCRAPY_COMPAT"], layer)
     return any(layer.is_moved for layer in layers) if chosen is None else chosen
-
-
-def _set_moved_defaults(values: dict[str, Any], sources: dict[str, str]) -> None:
-    """Set settings that no source sets to the defaults of a moved crawl."""
-    defaults = Layer(MOVED_DEFAULT, scrapy_names.moved.MOVED_DEFAULTS)
-    for name, value in defaults.values.items():
-        if name not in values:
-            values[name] = _value(value, known()[name], defaults)
-            sources[name] = defaults.source
 
 
 def ambient(
@@ -332,11 +326,7 @@ def _definition(
 
 
 def _check_unused(layer: Layer, tell: Callable[[str], object]) -> None:
-    """Warn of each declared Scrapy setting without effect, if its value would change the records in Scrapy.
-
-    Raises:
-        SettingsError: If such a setting names a component of a Scrapy plugin.
-    """
+    """Warn of each declared Scrapy setting without effect, if its value would change the records in Scrapy."""
     for name, value in layer.own.items() if isinstance(layer.own, Mapping) else ():
         if name not in layer.values and scrapy_names.settings.setting_advice(name):
             _check_plugins(name, value, layer)
@@ -351,35 +341,28 @@ def _no_effect(name: str, layer: Layer) -> str:
 
 def _feeds(value: object, definition: SettingInfo, layer: Layer, tell: Callable[[str], object]) -> Any:
     """Return the feeds of a moved crawl. Keys that only the project's own classes read are kept, with a warning."""
-    known_keys = {key.name for key in definition.keys}
-    own: dict[Any, dict[Any, Any]] = {}
-    for path, entry in value.items() if isinstance(value, Mapping) else ():
-        place = f"FEEDS[{path!r}]"
-        for key, part in entry.items() if isinstance(entry, Mapping) else ():
-            if (
-                key not in known_keys
-                and not scrapy_names.settings.key_advice(place, key)
-                and not nearest(str(key), known_keys)
-            ):
-                own.setdefault(path, {})[key] = part
-                spot = _spot("FEEDS", layer)
-                tell(f"{place} (in {spot}) has your own key {key!r}: only the feed's item_filter gets it")
-    if not own or not isinstance(value, Mapping):
+    if not isinstance(value, Mapping):
         return _value(value, definition, layer)
-    plain = {
-        path: {key: part for key, part in entry.items() if key not in own.get(path, ())}
-        for path, entry in value.items()
-    }
-    checked_feeds: Mapping[Any, Any] = _value(plain, definition, layer)
-    return {path: {**entry, **own.get(path, {})} for path, entry in checked_feeds.items()}
+    known_keys = {key.name for key in definition.keys}
+    plain, own = dict(value), {}
+    for path, entry in value.items():
+        place = f"FEEDS[{path!r}]"
+        own[path] = {
+            key: part
+            for key, part in (entry.items() if isinstance(entry, Mapping) else ())
+            if key not in known_keys
+            and not scrapy_names.settings.key_advice(place, key)
+            and not nearest(str(key), known_keys)
+        }
+        for key in own[path]:
+            tell(f"{place} (in {_spot('FEEDS', layer)}) has your own key {key!r}: only the feed's item_filter gets it")
+        if own[path]:
+            plain[path] = {key: part for key, part in entry.items() if key not in own[path]}
+    return {path: {**entry, **own.get(path, {})} for path, entry in _value(plain, definition, layer).items()}
 
 
 def _check_plugins(name: str, value: object, layer: Layer) -> None:
-    """Refuse a setting without effect if it names a component of a Scrapy plugin, because pages depend on the plugin.
-
-    Raises:
-        SettingsError: If the setting names such a component. The message says what to use instead.
-    """
+    """Refuse a setting without effect that names a component of a Scrapy plugin, because pages depend on it."""
     inner = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
     for each in inner if isinstance(inner, list | tuple) else [inner]:
         if isinstance(each, str) and (why := scrapy_names.names.plugin_advice(each)):

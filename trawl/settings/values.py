@@ -69,12 +69,7 @@ _SHAPES: Mapping[type, Any] = {list: list[Any], tuple: list[Any], dict: dict[str
 
 @attrs.frozen
 class Section:
-    """The settings of one package.
-
-    Attributes:
-        title: The heading in the reference.
-        value: The class of the package's settings. It has their defaults.
-    """
+    """The heading of one package in the reference, and the class of its settings with their defaults."""
 
     title: str
     value: type[msgspec.Struct]
@@ -108,7 +103,6 @@ class SettingInfo:
         unit: Unit of the value (``"s"``, ``"bytes"``); "" if it has no unit.
         type: Type in words.
         range: Limits in words; "" if there are none.
-        description: Description in one or two sentences.
         section: Title of the section; "" for a key.
         annotation: The type itself, with its limits.
         keys: Typed keys of a mapping, such as a scope or a feed. They have no defaults.
@@ -150,6 +144,7 @@ def _descriptions(kind: type) -> Mapping[str, str]:
 
 
 def _defined(name: str, annotation: Any, words: str, *, default: object = None, section: str = "") -> SettingInfo:
+    """Return the definition of a setting. Its keys are those of typed mappings inside its type."""
     _, notes = without_meta(annotation)
     extra = {key: value for note in notes for key, value in (note.extra or {}).items()}
     ranges = [range_words(annotation), extra.get("range", "")]
@@ -192,14 +187,10 @@ def _default(field: msgspec.structs.FieldInfo) -> object:
 
 
 def declared(sources: Iterable[tuple[str, object]], *, is_moved: bool = False) -> dict[str, SettingInfo]:
-    """Return the definitions of user settings.
+    """Return the definitions of user settings, and check their names.
 
-    Args:
-        sources: Pairs of a location, for messages, and a mapping of names to defaults. Later defaults take precedence.
-        is_moved: True if Scrapy's settings without effect in trawl may be declared, for code that reads them.
-
-    Raises:
-        SettingsError: If a declaration is not a mapping, or a name is not valid or is a setting of trawl or Scrapy.
+    Each source is a location, for messages, and a mapping of names to defaults. Later defaults take precedence. If
+    ``is_moved``, Scrapy's settings without effect in trawl may be declared, for code that reads them.
     """
     found: dict[str, SettingInfo] = {}
     for place, names in sources:
@@ -222,21 +213,11 @@ def _check(name: object, place: str) -> None:
 
 
 def _definition(name: str, default: object) -> SettingInfo:
-    annotation: Any = Any if default is None else _SHAPES.get(type(default), type(default))
+    kind = type(default)
+    annotation: Any = _SHAPES.get(kind, kind if kind in (bool, int, float, str) else Any)
     if scrapy_names.settings.setting_advice(name):  # custom_settings may give the setting any type
         annotation = Any
-    if annotation not in (Any, bool, int, float, str) and type(default) not in _SHAPES:
-        annotation = Any
-    return SettingInfo(
-        name=name,
-        default=default,
-        unit="",
-        type=type_words(annotation),
-        range="",
-        description="",
-        section=OWN,
-        annotation=annotation,
-    )
+    return _defined(name, annotation, "", default=default, section=OWN)
 
 
 DEFAULT = "default"
@@ -415,14 +396,7 @@ class Settings(Mapping[str, Any]):
         return {} if value is None else dict(value)
 
     def _found(self, name: str, default: Any, empty: Any) -> Any:
-        """Return the value.
-
-        For an unknown name, return the default. Without a default, return ``empty`` if the name is a Scrapy setting or
-        the crawl is moved.
-
-        Raises:
-            UnknownSetting: If there is neither a setting with this name nor a default.
-        """
+        """Return the value, or the default, or ``empty`` if the name is a Scrapy setting or the crawl is moved."""
         if default is _ABSENT and name not in self._values:
             if self._answers_none or scrapy_names.settings.setting_advice(name):
                 return empty
@@ -455,14 +429,9 @@ CODE, ARGUMENT = "the spider's code", "-a "
 def digests(settings: Settings, spider: type, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return digests, by name, of everything that must be equal in two processes of one job.
 
-    There is a digest for each setting that is not the default, for the spider's module and for its arguments. The
-    digests are compared by name, so that a refused process can report the differences. Values may be passwords, so only
-    digests are exchanged.
-
-    Args:
-        settings: The settings of the crawl.
-        spider: The spider's class.
-        arguments: Arguments of the spider's constructor.
+    There is a digest for each setting that is not the default, for the spider's module and for the arguments of its
+    constructor. The digests are compared by name, so that a refused process can report the differences. Values may be
+    passwords, so only digests are exchanged.
     """
     found = {
         name: _short(_text(value).encode(errors="backslashreplace"))
