@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-import trawl.frontier.sqlite
+import trawl.frontier.tables
 from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl.cli import main
 from trawl.errors import JobError
@@ -38,7 +38,7 @@ async def test_c1_a_disk_that_fills_up_ends_the_crawl_and_with_room_it_goes_on(
 
     runs = Runs(tmp_path, site(150), settings=FAST)
     with monkeypatch.context() as patched:
-        patched.setattr(trawl.frontier.sqlite, "connect", small)
+        patched.setattr(trawl.frontier.tables, "connect", small)
         with pytest.raises(JobError, match="the disk is full"):
             await runs.run()
     sent = runs.sent.total()
@@ -70,7 +70,7 @@ async def test_a_full_disk_is_told_once_where_start_meets_it(
 
     runs = Runs(tmp_path, site(1), Listed, settings=FAST)
     with monkeypatch.context() as patched:
-        patched.setattr(trawl.frontier.sqlite, "connect", small)
+        patched.setattr(trawl.frontier.tables, "connect", small)
         with pytest.raises(JobError, match="the disk is full"):
             await runs.run()
     assert "start() failed" not in caplog.text

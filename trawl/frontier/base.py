@@ -1,8 +1,7 @@
 """The protocol of frontiers. They store pending requests by lane, and the frontier of a job also stores items.
 
-A frontier only stores requests. It does not apply time limits or the limits of scopes. It groups pending requests by
-*lane* (requests with the same scopes and origin), leases the best requests of a lane, and remembers all fingerprints
-ever claimed.
+A frontier does not apply time limits or the limits of scopes. It groups pending requests by *lane* (requests with the
+same scopes and origin), leases the best requests of a lane, and remembers all fingerprints ever claimed.
 
 The life of a record::
 
@@ -18,10 +17,8 @@ A leased request is not always sent. The scheduler leases the first requests of 
 scheduling decision must not await. If a crawl is killed, it must not lose the results of a request, so one call passes
 all of them and a backend can write them in one transaction.
 
-The frontier of a job stores items too, in an *outbox*. The items of a request enter the outbox in the step that
-acknowledges the request, each at the next position. The writer of the feeds reads the items after the position that the
-feeds have reached, writes them, and saves the new position in the job (:mod:`trawl.frontier.job`). If the process is
-killed after writing items but before saving the position, no item is written twice, because the next process first
+The frontier of a job stores items too, in an *outbox* (:mod:`trawl.frontier.job`). If the process is killed after
+writing items but before saving the position of the feeds, no item is written twice, because the next process first
 truncates the feeds to the saved position.
 
 A cancelled call has made either all of its changes or none. If the frontier stores on disk, the changes are on the disk

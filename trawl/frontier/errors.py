@@ -15,10 +15,7 @@ from trawl.errors import JobError
 __all__ = ["DATABASE_ERRORS", "damage_error", "job_error", "malformed"]
 
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""Errors of reading a database.
-
-``UnicodeDecodeError`` means that text in the database, or in the message of an SQLite error, is not UTF-8.
-"""
+"""Errors of reading a database, of which text or the message of an SQLite error may not be UTF-8."""
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: "the disk is full. Nothing is lost: free some space and start it again",
@@ -50,7 +47,9 @@ def job_error(directory: object, error: sqlite3.Error | UnicodeDecodeError | OSE
     code = _code_of(error)
     if code in _DAMAGED:
         return damage_error(directory, str(error))
-    return JobError(f"job {directory}: {_cause(error, code)}", str(directory))
+    detail = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    known = _CAUSES.get(code or 0, "it can't be read or written: {detail}")
+    return JobError(f"job {directory}: {known.format(detail=detail)}", str(directory))
 
 
 def malformed(detail: str) -> sqlite3.DatabaseError:
@@ -72,9 +71,3 @@ def _code_of(error: sqlite3.Error | OSError) -> int | None:
     words = str(error)
     is_damaged = isinstance(error, sqlite3.DatabaseError) and any(said in words for said in _SAID_OF_DAMAGE)
     return sqlite3.SQLITE_CORRUPT if is_damaged else None
-
-
-def _cause(error: sqlite3.Error | OSError, code: int | None) -> str:
-    detail = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    known = None if code is None else _CAUSES.get(code)
-    return (known or "it can't be read or written: {detail}").format(detail=detail)

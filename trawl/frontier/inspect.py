@@ -1,10 +1,8 @@
-"""Reports on a job in a directory: its content, its failed requests, and its pending requests as lines of JSON.
+"""Reports on a job in a directory, for ``trawl job``. Its functions block.
 
 Reading a job needs no lock and does not disturb a running process. A report shows the state after the last transaction
-of that process. Queueing failed requests again takes the lock. These functions block. They need no spider, because they
-show each callback by its name.
-
-Only ``trawl job`` uses this module, because it reads a job without a crawl. The other modules serve a running crawl.
+of that process. Queueing failed requests again takes the lock. No spider is needed, because callbacks have names. The
+functions raise UsageError if there is no job, and JobError if it is damaged, has a newer version, or can't be read.
 """
 
 from __future__ import annotations
@@ -47,12 +45,7 @@ AT_ONCE = 1000
 
 @attrs.frozen
 class LeasedRequest:
-    """A request that is leased.
-
-    Attributes:
-        url: Its URL.
-        since_utc: Time at which the request was leased, in UTC.
-    """
+    """A request that is leased since a time."""
 
     url: str
     since_utc: datetime
@@ -60,12 +53,7 @@ class LeasedRequest:
 
 @attrs.frozen
 class Failure:
-    """A request that ended in an error.
-
-    Attributes:
-        url: Its URL.
-        reason: Why the request failed, as a sentence.
-    """
+    """A request that ended in an error. The reason is a sentence."""
 
     url: str
     reason: str
@@ -76,7 +64,6 @@ class SessionReport:
     """One process that works on a job in a server.
 
     Attributes:
-        number: Number of the process's session.
         name: The host and the id of the process.
         works: Whether the process sends requests. Otherwise it writes items or manages the job.
         exports: Whether the process writes the job's items to feeds.
@@ -109,11 +96,9 @@ class JobReport:
         last_error: Why the last process could not write to the job; "" if it could.
         pending: Number of requests that have not ended, including leased requests and requests of hosts that were given
             up.
-        leased: Number of leased requests, which are included in ``pending``. If no process uses the job, the last
-            process had leased them.
-        oldest_lease: The request leased for the longest time; None if there is none.
+        leased: Number of leased requests. If no process uses the job, the last process had leased them.
         failed: Number of failed requests, without requests of hosts that were given up. They can be queued again.
-        given_up: Number of requests of hosts that were given up, which the next run sends again. They count as pending.
+        given_up: Number of requests of hosts that were given up, which the next run sends again.
         seen: Number of fingerprints ever seen.
         items: Number of items that the feeds have not written yet.
         scopes: Number of pending requests of each throttling scope, largest first. A request counts in each of its
@@ -140,12 +125,7 @@ class JobReport:
 
 
 def inspect_job(directory: str | PathLike[str]) -> JobReport:
-    """Report the content of the job in ``directory``.
-
-    Raises:
-        JobError: If the job is damaged, has a newer version, or can't be read.
-        UsageError: If there is no job.
-    """
+    """Report the content of the job in ``directory``."""
     path = Path(directory)
     with _reading(path) as connection:
         connection.execute("BEGIN")  # all reads see one state, even while a process writes
@@ -170,17 +150,7 @@ def inspect_job(directory: str | PathLike[str]) -> JobReport:
 
 
 def failures(directory: str | PathLike[str], limit: int, *, are_given_up: bool = False) -> list[Failure]:
-    """Return the latest ``limit`` failed requests, latest first.
-
-    Args:
-        directory: The job's directory.
-        limit: Maximum number to return.
-        are_given_up: Whether to return requests of hosts that were given up, instead of other failed requests.
-
-    Raises:
-        JobError: If the job is damaged, has a newer version, or can't be read.
-        UsageError: If there is no job.
-    """
+    """Return the latest ``limit`` failed requests, latest first: those of hosts that were given up, or the others."""
     wanted = GIVEN_UP if are_given_up else f"NOT {GIVEN_UP}"
     statement = f"SELECT record, reason FROM failed WHERE {wanted} ORDER BY failed_at DESC, ord LIMIT ?"
     with _reading(Path(directory)) as connection:
@@ -190,13 +160,8 @@ def failures(directory: str | PathLike[str], limit: int, *, are_given_up: bool =
 def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
     """Queue the failed requests again, each at its old place and with all retries available, and return their number.
 
-    Args:
-        directory: The job's directory.
-        now_utc: The current wall time. A host that was given up before this time may be tried again.
-
-    Raises:
-        JobError: If a process is using the job, or the job is damaged, has a newer version, or can't be written.
-        UsageError: If there is no job.
+    A host that was given up before the wall time ``now_utc`` may be tried again. Raises JobError if a process is using
+    the job.
     """
     path = Path(directory)
     with _reading(path):  # check that the job exists, because connect() would create it
@@ -213,14 +178,7 @@ def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
 
 
 def export_pending(directory: str | PathLike[str]) -> Iterator[bytes]:
-    """Yield each pending request as a line of JSON, oldest first. Requests of hosts that were given up come last.
-
-    Values of types that JSON lacks are written as strings.
-
-    Raises:
-        JobError: If the job is damaged, has a newer version, or can't be read.
-        UsageError: If there is no job.
-    """
+    """Yield each pending request as a line of JSON, oldest first. Requests of hosts that were given up come last."""
     with _reading(Path(directory)) as connection:
         for source in ("request WHERE true", f"failed WHERE {GIVEN_UP}"):
             last = -(2**63)
@@ -262,10 +220,7 @@ def _leases(connection: sqlite3.Connection, told: bytes) -> tuple[int, LeasedReq
 
 
 def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
-    """Count pending requests by scope.
-
-    All records of a lane have the same scopes, except in the lane of held requests.
-    """
+    """Count pending requests by scope. All records of a lane have the same, except in the lane of held requests."""
     counts: Counter[str] = Counter()
     for (record,) in connection.execute("SELECT record FROM request WHERE lane = ?", (HELD,)):
         counts.update(scope for scope, _ in unpack(record).its_scopes)
@@ -279,7 +234,7 @@ def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) ->
 
 
 def json_line(stored: JobRecord) -> bytes:
-    """Return a pending request as a line of JSON."""
+    """Return a pending request as a line of JSON. Values of types that JSON lacks are written as strings."""
     until = None if stored.until is None else datetime.fromtimestamp(stored.until, UTC)
     values = {
         "url": stored.url,

@@ -99,10 +99,7 @@ Place: TypeAlias = "tuple[int, int, int, float]"
 
 
 def wall_time(until: float) -> int:
-    """Return the number that is stored as the priority of a held request.
-
-    The number is ``until``, a wall time in seconds since the epoch, converted to microseconds and rounded up.
-    """
+    """Return the stored priority of a held request: ``until`` (seconds since the epoch) in microseconds, rounded up."""
     # Add one for the truncated fraction and one for the rounding of the product, so that the result is never too early.
     return int(until * 1e6) + 2
 
@@ -177,8 +174,7 @@ class StepResult:
 
     Attributes:
         seen: Indexes of the rows that were not stored because their fingerprints had been seen before.
-        due: Time of the first request in each lane of ``due_of``, as returned by :func:`wall_time`; None for an empty
-            lane.
+        due: Time of the first request in each lane of ``due_of``, as in :func:`wall_time`; None for an empty lane.
     """
 
     seen: Collection[int] = ()
@@ -187,13 +183,7 @@ class StepResult:
 
 @attrs.frozen
 class HeldLane:
-    """A lane of held requests.
-
-    Attributes:
-        number: Its number.
-        count: The number of requests in it.
-        due: The time of the first request, as returned by :func:`wall_time`.
-    """
+    """A lane of held requests. ``due`` is the time of the first, as returned by :func:`wall_time`."""
 
     number: int
     count: int
@@ -201,12 +191,7 @@ class HeldLane:
 
 
 class Outbox:
-    """The first and last position in the outbox, and the last items.
-
-    Attributes:
-        start: Position of the last item that the feeds have written.
-        end: Position of the last stored item.
-    """
+    """The last items, and the positions of the last item that the feeds have written and of the last stored item."""
 
     __slots__ = ("_tail", "_tail_bytes", "end", "start")
 
@@ -217,10 +202,7 @@ class Outbox:
         self._tail_bytes = 0
 
     def added(self, items: Sequence[bytes] | None, end: int) -> None:
-        """Add a step's ``items`` to memory, the last one at position ``end``.
-
-        If ``items`` is None, the items must be read from the store.
-        """
+        """Add a step's ``items``, the last one at position ``end``. If None, they must be read from the store."""
         if items is None:
             # Spilled items are not in memory. Drop all items, because `after` needs items without gaps.
             self._tail.clear()
@@ -269,7 +251,7 @@ class StepTimes:
         self.began_at: float | None = None
 
     def begin(self, now: float) -> None:
-        """Record that a step starts. If a step is sent again, it keeps its first start time."""
+        """Record that a step starts. A step that is sent again keeps its first start time."""
         if self.began_at is None:
             self.began_at = now
 
@@ -345,10 +327,7 @@ class SessionLease:
         return f"away for {now - self.away_since:.0f} s, {sends}: {self.away_reason}"
 
     async def hold(self, call: Callable[[], Any]) -> Any:
-        """Await ``call()`` under the lease, after waiting for a renewal if the lease has ended.
-
-        Returns None if the lease ends before the call does.
-        """
+        """Await ``call()`` when the lease has not ended. Returns None if the lease ends before the call does."""
         # Check in a loop, because the lease may have ended again when this task runs.
         while trio.current_time() >= self.until:
             await self._renewed.wait()
@@ -364,10 +343,9 @@ class SessionLease:
 class Job:
     """An open job. The frontier's steps also store its values and items.
 
-    The frontier and the job use the same store. A value that must survive the process is *kept* under a name. The next
-    step writes the value, and the next process reads it when it opens the job.
-
-    ::
+    A value that must survive the process is *kept* under a name. The next step writes the value, and the next process
+    reads it when it opens the job. Methods that read or write the store raise JobError if that fails, or has failed
+    before::
 
         job = await open_job(directory, blocking)                             trawl.frontier.sqlite
         frontier = await open_frontier(job, spider, wall, depth_first=...)    trawl.frontier.job_frontier
@@ -459,12 +437,7 @@ class Job:
         """Before the frontier is opened, queue again the requests of hosts that were given up, and return their number.
 
         A checkpoint. If another process works on the job, that process has already queued them, and this returns 0.
-
-        Args:
-            now: The wall time, in seconds since the epoch.
-
-        Raises:
-            JobError: If the store can't be written, or a request in it can't be read.
+        ``now`` is in seconds since the epoch.
         """
         raise NotImplementedError
 
@@ -475,10 +448,7 @@ class Job:
     def keep(self, name: str, blob: bytes | None, part: int | None = None) -> None:
         """Store ``blob`` under ``name`` with the next step, or forget the name if ``blob`` is None. Does not wait.
 
-        Args:
-            name: The name of the value.
-            blob: The value; None to forget it.
-            part: A part of this session to which the value belongs; None if it belongs to the whole job.
+        ``part`` is the part of this session to which the value belongs; None if it belongs to the whole job.
         """
         if part is not None:
             self._keep_of(part, name, blob)
@@ -490,11 +460,7 @@ class Job:
         self._changed[name] = blob
 
     async def refresh(self) -> None:
-        """Read the saved values of the whole job again, because another process may have changed them. A checkpoint.
-
-        Raises:
-            JobError: If the values can't be read.
-        """
+        """Read the saved values of the whole job again, because another process may have changed them. A checkpoint."""
         await trio.lowlevel.checkpoint()
 
     def _keep_of(self, part: int, name: str, blob: bytes | None) -> None:
@@ -524,10 +490,7 @@ class Job:
         return HELD
 
     def is_here(self, number: int) -> bool:
-        """Return whether the lane with this number is in a part of this session.
-
-        Always true for a job in a directory.
-        """
+        """Return whether the lane with this number is in a part of this session, as always in a directory."""
         return True
 
     def orders_after(self, last: int) -> Callable[[], int]:
@@ -538,101 +501,52 @@ class Job:
         """Pass earlier changes of a shared job to ``follower`` now, and later changes when they arrive."""
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
-        """Write a step. The step is on disk when this returns. A checkpoint.
+        """Write a step, and return the value of ``applied``. The step is on disk when this returns. A checkpoint.
 
+        ``applied`` updates memory with the result. It is called in the order of the steps, before any other task runs.
         A cancellation takes effect only before the step is submitted, or while the store is unreachable. Otherwise the
-        step is carried out.
-
-        Args:
-            step: The changes to write.
-            applied: Updates memory with the result. It is called in the order of the steps, before any other task runs.
-
-        Returns:
-            The value of ``applied``.
-
-        Raises:
-            JobError: If the store can't be written, in this call or an earlier one. No change of the step was made.
+        step is carried out. If this raises JobError, no change of the step was made.
         """
         raise NotImplementedError
 
     async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
-        """Read the first records of lanes, in order with the steps. Each lane is passed as its number and a limit.
-
-        Raises:
-            JobError: If the store can't be read.
-        """
+        """Read the first records of lanes, in order with the steps. Each lane is passed as its number and a limit."""
         raise NotImplementedError
 
     async def read_after(self, lane: int, place: Place | None) -> list[Row]:
-        """Read the first :data:`AT_ONCE` requests of a lane after a place, or its first ones. A checkpoint.
-
-        Raises:
-            JobError: If the store can't be read.
-        """
+        """Read the first :data:`AT_ONCE` requests of a lane after a place, or its first ones. A checkpoint."""
         raise NotImplementedError
 
     async def read_seen(self, marks: Sequence[bytes], applied: Callable[[set[bytes]], T]) -> T:
-        """Read which of ``marks`` were seen, in order with the steps.
-
-        Returns:
-            The value of ``applied``.
-
-        Raises:
-            JobError: If the store can't be read.
-        """
+        """Read which of ``marks`` were seen, in order with the steps, and return the value of ``applied``."""
         raise NotImplementedError
 
     async def read_due(self, lanes: Sequence[int], now: int) -> list[Row]:
-        """Read the first requests of lanes of held requests that are due at ``now``, in microseconds since the epoch.
-
-        Raises:
-            JobError: If the store can't be read.
-        """
+        """Read the first held requests of ``lanes`` that are due at ``now``, in microseconds since the epoch."""
         raise NotImplementedError
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
-        """Read the initial state of a frontier. A checkpoint.
+        """Read the initial state of a frontier, without fingerprints if there are more than ``max_marks``.
 
-        Args:
-            max_marks: Maximum number of fingerprints to read. If there are more, none are read.
-            now: The wall time, in seconds since the epoch. If the clock was set back while a request was held, the
-                request waits no longer than the wait that was stored with it.
-
-        Raises:
-            JobError: If the store can't be read.
+        A checkpoint. If the clock was set back to ``now`` (seconds since the epoch) while a request was held, the
+        request waits no longer than the wait that was stored with it.
         """
         raise NotImplementedError
 
     async def commit(self) -> None:
-        """Write all values kept so far. They are in the store when this returns. A checkpoint.
-
-        Raises:
-            JobError: If the store can't be written.
-        """
+        """Write all values kept so far. They are in the store when this returns. A checkpoint."""
         await self.apply(Step(), as_is)
 
     async def sync(self) -> None:
-        """Write all values kept so far to the disk itself, so that they survive a power cut. A checkpoint.
-
-        Raises:
-            JobError: If the store can't be written.
-        """
+        """Write all values kept so far to the disk itself, so that they survive a power cut. A checkpoint."""
         await self.commit()
 
     async def give(self, items: Sequence[bytes]) -> None:
-        """Put items of ``start()`` into the outbox. They belong to no request, and are stored when this returns.
-
-        Raises:
-            JobError: If the store can't be written.
-        """
+        """Put items of ``start()`` into the outbox. They belong to no request, and are stored when this returns."""
         await self.apply(Step(items=items), as_is)
 
     async def outbox_after(self, position: int, limit: int) -> Sequence[OutboxItem]:
-        """Return up to ``limit`` items after ``position``, in order. Empty if there are none yet. A checkpoint.
-
-        Raises:
-            JobError: If the items can't be read.
-        """
+        """Return up to ``limit`` items after ``position``, in order. Empty if there are none yet. A checkpoint."""
         found = self.outbox.after(position, limit)
         if found is None:
             return await self._read_outbox(position, limit)
@@ -640,19 +554,11 @@ class Job:
         return found
 
     def outbox_done(self, position: int) -> None:
-        """With the next step, forget the items up to ``position``, which the feeds have written. Does not wait.
-
-        Raises:
-            ValueError: If no such item exists yet, or if a later position was passed before.
-        """
+        """With the next step, forget the items up to ``position``, which the feeds have written. Does not wait."""
         self.outbox.done(position)
 
     async def aclose(self) -> None:
-        """Write the kept values, and release the job for the next process. A checkpoint. Also works if cancelled.
-
-        Raises:
-            JobError: If the saved values could not be written.
-        """
+        """Write the kept values, and release the job for the next process. A checkpoint. Also works if cancelled."""
         raise NotImplementedError
 
     def damaged(self, detail: str) -> JobError:

@@ -4,10 +4,7 @@ Leases are not stored. A request stays in the store until it is acknowledged, an
 the store is pending. So leasing writes nothing. If a process ends while it has leased a request, the request is pending
 again. The number of leases and the time of the oldest lease are saved for :mod:`trawl.frontier.inspect`.
 
-One step stores all results of a request, because a crawl must not lose them: the end of the request, its items, and the
-requests that it yielded with their fingerprints.
-
-This module is imported only when a job is opened, because a crawl without a job does not need it.
+Methods that use the store raise JobError if the store can't be read or written, or a record in it can't be used.
 
 Length: all methods change the store and then the same data in memory, and so do the changes of other sessions.
 """
@@ -46,15 +43,9 @@ from trawl.http import Request, host_scope
 
 __all__ = ["JobFrontier", "open_frontier"]
 
-_LANES_AT_ONCE = 16
-"""Maximum number of lanes of held requests in one read."""
-
-
-_ALL = range(-LAST_ORDER, LAST_ORDER)
-"""All arrival orders."""
-
-_NONE_STORED = PushResult(())
-"""The result of a page without new links."""
+_LANES_AT_ONCE = 16  # maximum number of lanes of held requests in one read
+_ALL = range(-LAST_ORDER, LAST_ORDER)  # all arrival orders
+_NONE_STORED = PushResult(())  # the result of a page without new links
 
 
 class JobFrontier:
@@ -62,9 +53,6 @@ class JobFrontier:
 
     A call that needs the store is a checkpoint. :meth:`lease_many` and :meth:`claim_many` need the store only for
     records and fingerprints that are not in memory.
-
-    Attributes:
-        caches: The lanes in memory.
     """
 
     def __init__(
@@ -101,13 +89,23 @@ class JobFrontier:
     async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
         """Mark ``fingerprints`` as seen, and return for each whether it was new."""
         answers = self._dupe_filter.claim_many(fingerprints)
-        if None in answers:
-            asked = [mark for mark, answer in zip(fingerprints, answers, strict=True) if answer is None]
-            known = await self._ask(asked, answers, fingerprints)
-            return [
-                answer is not False and mark not in known for mark, answer in zip(fingerprints, answers, strict=True)
-            ]
-        return [answer is not False for answer in answers]
+        if None not in answers:
+            return [answer is not False for answer in answers]
+        asked = [mark for mark, answer in zip(fingerprints, answers, strict=True) if answer is None]
+
+        def applied(stored: set[bytes]) -> set[bytes]:
+            for mark in asked:
+                self._dupe_filter.settle(mark, was_stored=mark in stored)
+            return stored
+
+        try:
+            known = await self._job.read_seen(asked, applied)
+        except BaseException:
+            for mark, new in zip(fingerprints, answers, strict=True):
+                if new is not False:
+                    self._dupe_filter.withdraw(mark)
+            raise
+        return [new is not False and mark not in known for mark, new in zip(fingerprints, answers, strict=True)]
 
     async def disclaim(self, fingerprints: Iterable[bytes]) -> None:
         """Forget claims whose requests were not pushed after all."""
@@ -132,11 +130,7 @@ class JobFrontier:
         return await self._job.apply(Step(rows=rows, marks=marks), applied)
 
     async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
-        """Lease up to ``limit`` records of a lane, best first.
-
-        Raises:
-            JobError: If the store can't be read, or a record in it can't be used.
-        """
+        """Lease up to ``limit`` records of a lane, best first."""
         while lane in self._dropping:
             await self._has_dropped.wait()
         while (cache := self.caches.by_lane.get(lane)) is not None and cache.pending:
@@ -160,25 +154,21 @@ class JobFrontier:
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
     ) -> PushResult:
-        """End a lease and store its results in one step. A checkpoint.
-
-        Raises:
-            ValueError: If the record is not leased, or an output can't be stored.
-        """
+        """End a lease and store its results in one step. A checkpoint."""
         order = lease.order
-        known = self._leased.get(order)
-        if known is None:
-            raise ValueError(f"{lease!r} is not leased")
+        place = self._place_of(lease)
         # On most pages every link was seen before, so there are no outputs.
         rows, marks = self._rows(outputs, self._sign) if outputs else ((), ())
-        failed = None if failure is None else (_text(failure), self._now_epoch())
+        # A reason from a server may contain an unpaired surrogate, which can't be stored.
+        words = None if failure is None else failure.encode(errors="backslashreplace").decode()
+        failed = None if words is None else (words, self._now_epoch())
         is_spilled = self._spilled.pop(order, 0) > 0
 
         def applied(written: StepResult) -> PushResult:
             self._ended(order)
             return self._stored(outputs, rows, written) if outputs else _NONE_STORED
 
-        step = Step(ended=known[2], failed=failed, rows=rows, marks=marks, items=items, is_spilled=is_spilled)
+        step = Step(ended=place, failed=failed, rows=rows, marks=marks, items=items, is_spilled=is_spilled)
         self._job.storing[order] = lease.request
         try:
             return await self._job.apply(step, applied)
@@ -186,15 +176,9 @@ class JobFrontier:
             del self._job.storing[order]
 
     async def replace(self, lease: Record, record: Record) -> bool:
-        """Replace a leased record with ``record``, which is leased immediately. A checkpoint.
-
-        Raises:
-            ValueError: If ``lease`` is not leased, or ``record`` can't be stored.
-        """
+        """Replace a leased record with ``record``, which is leased immediately. A checkpoint."""
         order = lease.order
-        known = self._leased.get(order)
-        if known is None:
-            raise ValueError(f"{lease!r} is not leased")
+        place = self._place_of(lease)
         rows, marks = self._rows([record], 1, is_leased=True)
 
         def applied(_: StepResult) -> bool:
@@ -212,9 +196,15 @@ class JobFrontier:
         self._job.storing[order] = lease.request
         self._successors[record.order] = rows[0][:4]
         try:
-            return await self._job.apply(Step(ended=known[2], rows=rows, marks=marks, is_successor=True), applied)
+            return await self._job.apply(Step(ended=place, rows=rows, marks=marks, is_successor=True), applied)
         finally:
             del self._job.storing[order], self._successors[record.order]
+
+    def _place_of(self, lease: Record) -> Place:
+        known = self._leased.get(lease.order)
+        if known is None:
+            raise ValueError(f"{lease!r} is not leased")
+        return known[2]
 
     async def release(self, leases: Iterable[Record]) -> None:
         """Release leases. Each record returns to its old place in its lane. Leases that have ended are skipped.
@@ -252,11 +242,7 @@ class JobFrontier:
             await self._job.apply(Step(moved=later), applied)
 
     async def drop(self, host: str, leases: Sequence[Record], starts: Callable[[int, int], None]) -> int:
-        """Remove the pending records of a host and ``leases`` in one step, and return their number. A checkpoint.
-
-        Raises:
-            JobError: If the store can't be read or written, or a record in it can't be used.
-        """
+        """Remove the pending records of a host and ``leases`` in one step, and return their number. A checkpoint."""
         async with self._moving:
             hosts = {lane: host_of_lane(lane) for lane in self.caches.by_lane}
             mixed = {lane: self.caches.by_lane[lane].number for lane, its in hosts.items() if not its}
@@ -284,9 +270,9 @@ class JobFrontier:
         self._has_dropped = trio.Event()
 
     async def _places_of(self, host: str, number: int, busy: set[int]) -> dict[int, Place]:
-        """Return the places of a host's records in a lane of several hosts, by order. A checkpoint.
+        """Return the places of a host's records in a lane of several hosts, by order, and add leased ones to ``busy``.
 
-        The store still has the leased records, so their orders are added to ``busy``. They may end during the read.
+        The store still has the leased records, which may end during the read. A checkpoint.
         """
         found: dict[int, Place] = {}
         place: Place | None = None
@@ -360,41 +346,27 @@ class JobFrontier:
         return self._next_due
 
     async def wake(self, now: float) -> Sequence[LaneKey]:
-        """Move some of the due held records into their lanes, and return these lanes. A checkpoint.
-
-        Raises:
-            JobError: If the store can't be read, or a record in it can't be used.
-        """
+        """Move some of the due held records into their lanes, and return these lanes. A checkpoint."""
         async with self._moving:
-            return await self._wake(now)
+            wall = int(self._wall.to_epoch(now) * 1e6)
+            # Records in the remaining lanes stay due, so the caller calls this again immediately.
+            due_of = [number for number, held in self._held.items() if held.due <= wall][:_LANES_AT_ONCE]
+            found = await self._job.read_due(due_of, wall)
+            read_at = trio.current_time()
+            woken = [(row, self._decoded(row[0], row[4], read_at)) for row in found]
+            numbers = {lane: self._job.number_of(lane) for lane in dict.fromkeys(record.lane for _, record in woken)}
+            moved = [(row[:4], (numbers[record.lane], *_key(record)[:2])) for row, record in woken]
 
-    async def _wake(self, now: float) -> Sequence[LaneKey]:
-        wall = int(self._wall.to_epoch(now) * 1e6)
-        # Records in the remaining lanes stay due, so the caller calls this again immediately.
-        due_of = [number for number, held in self._held.items() if held.due <= wall][:_LANES_AT_ONCE]
-        found = await self._job.read_due(due_of, wall)
-        read_at = trio.current_time()
-        records = [self._decoded(row[0], row[4], read_at) for row in found]
-        lanes = {record.lane: None for record in records}
-        numbers = {lane: self._job.number_of(lane) for lane in lanes}
-        moved = [
-            (row[:4], (numbers[record.lane], *_key(record)[:2])) for row, record in zip(found, records, strict=True)
-        ]
+            def applied(written: StepResult) -> None:
+                for row, record in woken:
+                    held = self._held.get(row[1])
+                    if held is not None:  # None if the lane's part was released during the step
+                        self._held[row[1]] = attrs.evolve(held, count=held.count - 1)
+                        self.caches.place(self._cache_of(record.lane), _key(record), record)
+                self._look_at_held(written.due)
 
-        def applied(written: StepResult) -> None:
-            self._woken([row[1] for row in found], records, written.due)
-
-        await self._job.apply(Step(moved=moved, due_of=due_of), applied)
-        return list(lanes)
-
-    def _woken(self, from_lanes: Sequence[int], records: Sequence[Record], due: Mapping[int, int | None]) -> None:
-        """Move records out of the lanes in which they were held."""
-        for number, record in zip(from_lanes, records, strict=True):
-            held = self._held.get(number)
-            if held is not None:  # None if the lane's part was released during the step
-                self._held[number] = attrs.evolve(held, count=held.count - 1)
-                self.caches.place(self._cache_of(record.lane), _key(record), record)
-        self._look_at_held(due)
+            await self._job.apply(Step(moved=moved, due_of=due_of), applied)
+            return list(numbers)
 
     def _look_at_held(self, due: Mapping[int, int | None]) -> None:
         """Set the times of the first records in lanes of held records, and forget empty lanes."""
@@ -402,7 +374,10 @@ class JobFrontier:
             held = self._held.pop(number, None)
             if held is not None and first is not None:
                 self._held[number] = attrs.evolve(held, due=first)
-        self._next_due = min([self._instant(held.due) for held in self._held.values()], default=inf)
+        self._next_due = self._first_due()
+
+    def _first_due(self) -> float:
+        return min([self._instant(held.due) for held in self._held.values()], default=inf)
 
     def held_until(self, request: Request) -> float | None:
         """Return None, because held records are only in the store."""
@@ -484,17 +459,14 @@ class JobFrontier:
         return {part_in(cache.number) for cache in self.caches.by_lane.values() if cache.leased}
 
     def parts_released(self, parts: Collection[int]) -> int:
-        """Forget the lanes of ``parts``, and return the number of their pending requests.
-
-        The caller has checked that they have no leased requests.
-        """
+        """Forget the lanes of ``parts``, none of which is leased, and return the number of their pending requests."""
         pending = 0
         for cache in [cache for cache in self.caches.by_lane.values() if part_in(cache.number) in parts]:
             pending += cache.pending
             self.caches.forget(cache)
         for number in [number for number in self._held if part_in(number) in parts]:
             pending += self._held.pop(number).count
-        self._next_due = min([self._instant(held.due) for held in self._held.values()], default=inf)
+        self._next_due = self._first_due()
         self._pending -= pending
         return pending
 
@@ -613,24 +585,6 @@ class JobFrontier:
         what_to_do = "add what the spider lacks, or continue with an earlier copy of the job"
         return JobError(f"job {name}: its request {order} can't be used: {why}; {what_to_do}", name)
 
-    async def _ask(
-        self, asked: Sequence[bytes], answers: Sequence[bool | None], fingerprints: Sequence[bytes]
-    ) -> set[bytes]:
-        """Return the fingerprints of ``asked`` that the store has. All other fingerprints are claimed now."""
-
-        def applied(stored: set[bytes]) -> set[bytes]:
-            for mark in asked:
-                self._dupe_filter.settle(mark, was_stored=mark in stored)
-            return stored
-
-        try:
-            return await self._job.read_seen(asked, applied)
-        except BaseException:
-            for mark, new in zip(fingerprints, answers, strict=True):
-                if new is not False:
-                    self._dupe_filter.withdraw(mark)
-            raise
-
     def _tell(self) -> None:
         """Save the number of leases and the oldest lease with each step, for :mod:`trawl.frontier.inspect`."""
         told = b""
@@ -648,18 +602,9 @@ class JobFrontier:
 async def open_frontier(
     job: Job, spider: object, wall: WallClock, *, depth_first: bool = False, bounds: Bounds | None = None
 ) -> JobFrontier:
-    """Open the frontier of a job. The frontier has all requests of earlier processes, leased or not. A checkpoint.
+    """Open the frontier of a job, with all requests of earlier processes, leased or not. A checkpoint.
 
-    Args:
-        job: The job. It stays open when the frontier is closed.
-        spider: The spider whose methods are the callbacks.
-        wall: The wall clock, for times that later processes read.
-        depth_first: Whether the newest of several records with equal priority goes first, instead of the oldest.
-        bounds: Limits of the memory used; None for the default limits, which use at most about 50 MB.
-
-    Raises:
-        JobError: If the store can't be read, or a stored record can't be used because the spider no longer has its
-            callback.
+    The job stays open when the frontier is closed. The default bounds limit the memory to about 50 MB.
     """
     bounds = bounds or Bounds()
     found = await job.read_snapshot(bounds.marks, wall.to_epoch(trio.current_time()))
@@ -668,8 +613,3 @@ async def open_frontier(
 
 def _key(record: Record) -> SortKey:
     return -record.request.priority, -record.share, record.order
-
-
-def _text(reason: str) -> str:
-    """Return a reason as a storable string. A reason from a server may contain an unpaired surrogate."""
-    return reason.encode(errors="backslashreplace").decode()

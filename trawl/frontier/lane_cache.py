@@ -9,8 +9,6 @@ A claimed fingerprint is in memory until it is stored together with its request.
 also in memory, in two generations. When the younger generation is full, it replaces the older generation. So an average
 crawl never looks up a fingerprint in the store, and a large crawl only looks up fingerprints that it has not seen
 recently.
-
-Only ``trawl.frontier.job_frontier`` imports this module. The two are separate, because one module would be too long.
 """
 
 from __future__ import annotations
@@ -54,13 +52,10 @@ class DupeFilter:
 
     Args:
         known: All stored fingerprints; None if there are too many to remember.
-        count: Number of stored fingerprints.
+        count: Number of fingerprints ever claimed, including stored ones.
         generation: Number of fingerprints in a generation.
         asks: Whether the caller looks up unknown fingerprints in the store. If False, an unknown fingerprint counts as
             new, and the step that stores the request decides whether the fingerprint is new.
-
-    Attributes:
-        count: Number of fingerprints ever claimed, including stored ones.
     """
 
     __slots__ = ("_asks", "_claimed", "_generation", "_is_complete", "_old", "_young", "count")
@@ -117,13 +112,10 @@ class DupeFilter:
 
 
 class LaneCache:
-    """One lane in memory.
+    """One lane in memory, with the numbers of its pending and leased records.
 
     Attributes:
-        lane: Its key.
         number: Its number in the store.
-        pending: Number of records that are stored and not leased.
-        leased: Number of leased records.
         at_hand: Heap of the records in memory.
         beyond: Key of the best pending record that is not in memory; None if all are in memory.
         reading: Event that is set when the current read of the lane ends; None if there is none.
@@ -162,11 +154,6 @@ LANES_AT_ONCE = 128
 
 class LaneCaches:
     """All lanes with pending or leased records.
-
-    Args:
-        job: The job from which to read records. Its store still contains leased records, which are skipped.
-        leased: Arrival orders of the leased records.
-        bounds: Limits of the records in memory.
 
     Attributes:
         by_lane: The lanes, in arrival order.
@@ -215,9 +202,6 @@ class LaneCaches:
         """Read the ``wanted`` best records of a lane, and a few more, into memory. A checkpoint.
 
         When this returns, other tasks may have leased the records, so the caller must check again.
-
-        Raises:
-            JobError: If the store can't be read.
         """
         # One read serves all tasks that wait for the lane.
         if cache.reading is not None:
@@ -286,7 +270,7 @@ class LaneCaches:
         return others
 
     def _refill(self, cache: LaneCache, rows: list[Row], *, are_all: bool) -> None:
-        """Cache the best rows of a lane. If a record is in memory already, its object is kept."""
+        """Cache the best rows of a lane that are not leased. If a record is in memory already, its object is kept."""
         known = {key: record for key, record in cache.at_hand if isinstance(record, Record)}
         held: list[CachedRecord] = []
         for order, _, priority, share, blob in rows:

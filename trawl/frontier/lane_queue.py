@@ -1,9 +1,5 @@
 """The content of a frontier in memory: fingerprints, and the records of each lane, which are packed if there are many.
 
-Nearly all records of a lane have the same priority and arrive in order. They are in a list, which takes eight bytes per
-record and needs no sort keys. Records with another priority, and records that return to an old place, are in a heap.
-The best record is the next one of the list or the next one of the heap.
-
 This is a separate module, because it is compiled. The frontier is not compiled, because users subclass it.
 """
 
@@ -34,12 +30,12 @@ _CUT = 32  # number of empty places up to which a list is not shortened
 
 
 class LaneQueue:
-    """Records of one lane that are not leased.
+    """Records of one lane that are not leased. They share the scopes and lane of the first.
 
-    Args:
-        record: The first record. Later records share its scopes and lane.
-        packer: Packs records into bytes.
-        newest_first: Whether later records go first. In this case, later records have smaller orders.
+    Nearly all records of a lane have the same priority and arrive in order. They are in a list, which takes eight bytes
+    per record and needs no sort keys. Records with another priority, and records that return to an old place, are in a
+    heap. The best record is the next one of the list or the next one of the heap. If later records go first, they have
+    smaller orders.
     """
 
     __slots__ = ("_heap", "_last", "_left", "_newest_first", "_packer", "_queue", "_rank", "_scopes", "_site", "lane")
@@ -106,11 +102,7 @@ class LaneQueue:
         return len(self._queue) - self._left + (len(self._heap) if self._heap else 0)
 
     def remove(self, is_wanted: Callable[[str], bool]) -> int:
-        """Remove the records of some URLs, and return their number.
-
-        Args:
-            is_wanted: Returns whether to remove a URL. This depends on its site only.
-        """
+        """Remove the records of the URLs that ``is_wanted`` selects by their site, and return their number."""
         before = len(self)
         if not self._site:
             url_of = self._packer.url_of
@@ -123,10 +115,7 @@ class LaneQueue:
         return before - len(self)
 
     def has(self, request: Request) -> bool:
-        """Return whether the lane has this request object, or a packed request with equal values.
-
-        Searches all records.
-        """
+        """Return whether the lane has this request object, or a packed request with equal values. Slow."""
         url = request.url.encode(errors="replace")
         for held in self._all_held():
             if isinstance(held, bytes):
@@ -212,13 +201,7 @@ class RecordEncoder:
             return None
 
     def unpack(self, packed: bytes, scopes: ScopeAmounts, lane: LaneKey) -> Record:
-        """Return the record of packed bytes.
-
-        Args:
-            packed: The bytes that :meth:`pack` returned.
-            scopes: The scopes of the record.
-            lane: The key of the record's lane.
-        """
+        """Return the record of bytes that :meth:`pack` returned."""
         order, found_at, fingerprint, callback, errback, *values = _decode(packed)
         request = Request.of_plain_values(self._callbacks[callback], self._callbacks[errback], values)
         return Record.ordinary(request, scopes, lane, fingerprint, order, found_at)
@@ -242,16 +225,10 @@ class RecordEncoder:
 
 
 MAX_IN_SET = 1 << 15
-"""Maximum number of fingerprints in the set.
-
-Each fingerprint is an object of 49 bytes and takes 48 more bytes in the set.
-"""
+"""Maximum number of fingerprints in the set, where each takes 97 bytes."""
 
 BUCKETS = 1 << 15
-"""Number of byte strings for all further fingerprints.
-
-With a million fingerprints, each byte string contains 30 of them. With ten million, a lookup takes 1 µs.
-"""
+"""Number of byte strings for all further fingerprints. With ten million of them, a lookup takes 1 µs."""
 
 
 class FingerprintSet:
@@ -304,10 +281,7 @@ class FingerprintSet:
 
 
 def _place(bucket: bytearray, mark: bytes) -> int:
-    """Return the index of a fingerprint in its bucket; -1 if it is missing.
-
-    Ignores matches that span two fingerprints.
-    """
+    """Return the index of a fingerprint in its bucket; -1 if it is missing. Ignores matches that span two."""
     place = bucket.find(mark)
     while place % FINGERPRINT_BYTES and place > 0:
         place = bucket.find(mark, place + 1)

@@ -4,10 +4,8 @@ The lock's file contains the id of the owner, followed by the error that prevent
 job. The error is stored here because the disk may be full. The lock file has a block on the disk from the start, and a
 message fits into that block.
 
-The library filelock would replace only about 15 of these lines: open, ``flock`` and close. Reading and writing the
-owner's id and the last error would need a second descriptor. If a reader has a shared lock when a crawl starts,
-filelock would refuse the crawl, but this lock tries again within microseconds. If the file is a pipe, filelock would
-lock the pipe.
+The library filelock would replace only open, ``flock`` and close. The owner's id and the last error would need a second
+descriptor. While a reader has a shared lock, filelock would refuse a crawl, and it would lock a pipe.
 """
 
 from __future__ import annotations
@@ -24,10 +22,7 @@ from trawl.frontier.own_files import check_file
 __all__ = ["LOCK_NAME", "JobLock", "read_last_error", "read_owner"]
 
 LOCK_NAME = "lock"
-"""Name of the locked file in a job's directory.
-
-If no process is using the job, the file is unlocked, but not removed.
-"""
+"""Name of the locked file in a job's directory. It is never removed."""
 
 _PID_BYTES = 20
 _ERROR_BYTES = 400
@@ -42,15 +37,7 @@ class JobLock:
     be removed after a kill. A second attempt in the same process is refused too. Child programs do not inherit the
     descriptor. A forked process that starts no other program shares the lock with its parent.
 
-    Args:
-        directory: The job's directory, which must exist.
-
-    Attributes:
-        last_error: Why the last process could not write to the job; "" if it could, or if it could not record the
-            reason.
-
-    Raises:
-        JobError: If another process is using the job, or the lock's file can't be written.
+    ``last_error`` is the result of :func:`read_last_error`. Raises JobError if another process is using the job.
     """
 
     __slots__ = ("_descriptor", "last_error")
@@ -111,15 +98,12 @@ class JobLock:
 
 
 def _is_locked_by(descriptor: int) -> bool:
-    """Lock the file, and return True; False if :func:`read_owner` in another process has it locked for a moment.
-
-    Raises:
-        BlockingIOError: If another process is using the job.
-    """
+    """Lock the file, and return True; False if :func:`read_owner` in another process has it locked for a moment."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # succeeds while readers hold their shared locks
+        # This succeeds while readers hold their shared locks, and fails if a process is using the job.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.sched_yield()
         return False
@@ -141,11 +125,7 @@ def read_last_error(directory: Path) -> str:
 
 
 def read_owner(directory: Path) -> int | None:
-    """Return the id of the process that is using the job; 0 if the id is unknown; None if no process is using it.
-
-    Raises:
-        JobError: If the lock's file can't be read.
-    """
+    """Return the id of the process that is using the job; 0 if the id is unknown; None if no process is using it."""
     try:
         descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | _AS_IT_IS)
     except FileNotFoundError:

@@ -1,7 +1,4 @@
-"""The frontier of a crawl without a job. Its queues and fingerprints are lost when the process ends.
-
-Only the package's ``__init__`` imports this module. It is one of two kinds of frontier, and loads no database.
-"""
+"""The frontier of a crawl without a job. Its queues and fingerprints are lost when the process ends."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ from trawl.http import Request, host_scope
 __all__ = ["MemoryFrontier"]
 
 PACKED_FROM = 1_000
-"""Number of records in the frontier above which further records are packed.
-
-With fewer records, the saved memory is not worth the 3 µs that packing a record takes.
-"""
+"""Number of records above which further records are packed. With fewer, the saved memory is not worth 3 µs a record."""
 
 
 class MemoryFrontier:

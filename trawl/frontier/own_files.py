@@ -25,15 +25,8 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def check_file(job: Path, path: Path, *, is_private: bool = True, kind: int = stat.S_IFREG) -> bool:
     """Check a file or folder of a job without opening it, and return whether it exists.
 
-    Args:
-        job: The job's directory, for messages.
-        path: The file or folder.
-        is_private: Whether the file must belong to this user, and must not be writable by others.
-        kind: The required type, as returned by ``stat.S_IFMT``.
-
-    Raises:
-        JobError: If the path is a symbolic link, has several hard links or has another type, or if ``is_private`` is
-            true and another user owns the file or may write to it.
+    Raises JobError for a symbolic link, several hard links or another type (``stat.S_IFMT``), and if ``is_private`` is
+    true and another user owns the file or may write to it.
     """
     try:
         status = os.lstat(path)
@@ -48,11 +41,7 @@ def check_file(job: Path, path: Path, *, is_private: bool = True, kind: int = st
 
 
 def check_directory(job: Path) -> None:
-    """Check that a job's directory belongs to this user, and that no other user may write to it.
-
-    Raises:
-        JobError: If the directory belongs to another user, or other users may write to it.
-    """
+    """Check that a job's directory belongs to this user, and that no other user may write to it."""
     try:
         status = os.stat(job)
     except OSError as error:

@@ -62,10 +62,7 @@ PARTS = 1024
 """Number of parts of a job in a server. Each registrable domain is in one part."""
 
 HELD = int.from_bytes(b"held", "big")
-"""Number of the lane of held requests.
-
-In a server, each part has one such lane, and this number is the low bits of the lane's number.
-"""
+"""Number of the lane of held requests. In a server, each part has one, and these are the low bits of its number."""
 
 _REST_BITS = 54
 _REST = (1 << _REST_BITS) - 1
@@ -142,7 +139,6 @@ class PartsReceived:
     """This session owns more parts from now on.
 
     Attributes:
-        parts: The parts.
         lanes: Lanes of these parts that have pending requests. The frontier has added them.
         pending: Number of pending requests in these parts, including held requests.
         kept: For each part with kept values, the values of its last owner, by name.
@@ -158,23 +154,14 @@ class PartsReceived:
 
 @attrs.frozen
 class PartsRequired:
-    """Other sessions wait for parts of this session. Release each part as soon as none of its requests is leased.
-
-    Attributes:
-        parts: The parts.
-    """
+    """Other sessions wait for parts of this session. Release each part as soon as none of its requests is leased."""
 
     parts: Sequence[int]
 
 
 @attrs.frozen
 class RequestsReceived:
-    """Other sessions have stored requests in parts of this session, and the frontier has added them.
-
-    Attributes:
-        lanes: Their lanes.
-        pending: Number of requests.
-    """
+    """Other sessions have stored ``pending`` requests in parts of this session, and the frontier has added them."""
 
     lanes: Sequence[LaneKey]
     pending: int
@@ -192,11 +179,7 @@ class JobFinished:
 
 @attrs.frozen
 class ItemsReceived:
-    """Items of other sessions are in the outbox. Only a session that exports items receives this.
-
-    Attributes:
-        end: Position of the last item.
-    """
+    """Items of other sessions are in the outbox, up to position ``end``. Only a session that exports receives this."""
 
     end: int
 

@@ -11,8 +11,6 @@ data can't call any other function. Reading a record never imports a module.
 ``not_before`` is a time on this process's clock, which has no meaning in another process. So it is stored as wall time,
 together with the remaining wait. When a record is read again, it waits until that wall time, but never longer than the
 stored wait, even if the machine's clock was changed in the meantime.
-
-Length: the format of a record includes the format of the values in it.
 """
 
 from __future__ import annotations
@@ -45,11 +43,7 @@ __all__ = [
 
 
 class CallbackNames:
-    """The names of one spider's callbacks.
-
-    Args:
-        spider: The spider whose methods are the callbacks.
-    """
+    """The names of one spider's callbacks."""
 
     __slots__ = ("_callbacks", "_names", "_spider")
 
@@ -61,12 +55,7 @@ class CallbackNames:
     def name_of(self, callback: Callable[..., Any] | None, role: str) -> str | None:
         """Return the name of the spider's method ``callback``; None for None.
 
-        Args:
-            callback: The callback or errback of a request.
-            role: ``the callback`` or ``the errback``, for the error.
-
-        Raises:
-            ValueError: If ``callback`` is not a method of the spider. The message contains the fix.
+        ``role`` is ``the callback`` or ``the errback``, for the ValueError that another callable raises.
         """
         if callback is None:
             return None
@@ -79,11 +68,7 @@ class CallbackNames:
         return name
 
     def callback(self, name: str | None) -> Callable[..., Any] | None:
-        """Return the spider's method with this name; None for None.
-
-        Raises:
-            LookupError: If the spider has no such method, because the spider has changed or the stored name is damaged.
-        """
+        """Return the spider's method with this name; None for None. Raises LookupError if it has no such method."""
         if name is None:
             return None
         callback = self._callbacks.get(name)
@@ -105,11 +90,7 @@ class CallbackNames:
         )
 
     def _candidates(self, callback: Callable[..., Any]) -> Iterator[str]:
-        """Yield possible names of a callback.
-
-        These are its own name, its own name as mangled in each class, and the names of the class attributes whose value
-        is the callback's function.
-        """
+        """Yield a callback's own name, that name as mangled in each class, and the class attributes that have it."""
         name = getattr(callback, "__name__", None)
         classes = type(self._spider).__mro__
         if isinstance(name, str):
@@ -127,9 +108,6 @@ def _is_special(name: str) -> bool:
 MAX_NESTED = 100
 """Maximum depth of nested containers. A deeper value is refused, because it may contain itself."""
 
-SHOWN = 60
-"""Maximum number of characters of a path in the error for deep nesting."""
-
 _PLAIN = frozenset({type(None), bool, float, bytes})
 
 _INT64 = range(-(2**63), 2**63)
@@ -140,14 +118,7 @@ _TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _
 def portable(value: object, path: str, depth: int = 0) -> Any:
     """Return ``value`` in a form that MessagePack can store and :func:`ext_hook` restores exactly.
 
-    Args:
-        value: None, bool, int, float, str, bytes, list, tuple, dict, set, frozenset, datetime (naive or with a fixed
-            offset), date, time, timedelta, Decimal or UUID, or containers of these.
-        path: The location of the value for errors, such as ``meta['page']``.
-        depth: Number of containers around the value.
-
-    Raises:
-        ValueError: If the value, or a value in it, has another type. The message contains the location and the fix.
+    The ValueError for an unsuitable type contains ``path``, such as ``meta['page']``, and the fix.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -156,7 +127,7 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
         return _text(value, path)
     if depth >= MAX_NESTED:
         raise ValueError(
-            f"{path[:SHOWN]}... is nested more than {MAX_NESTED} deep, or contains itself: a job can't store it"
+            f"{path[:60]}... is nested more than {MAX_NESTED} deep, or contains itself: a job can't store it"
         )
     pack = _PACKERS.get(kind)
     if pack is None and isinstance(value, str):  # a subclass of str, restored as a plain str
@@ -171,11 +142,7 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
 
 
 def ext_hook(code: int, payload: memoryview) -> Any:
-    """Decode one of trawl's extension types. For use as the ``ext_hook`` of a MessagePack decoder.
-
-    Raises:
-        ValueError: If the type is not one of trawl's types, or the value is damaged.
-    """
+    """Decode one of trawl's extension types, or raise ValueError. For use by a MessagePack decoder."""
     build = _BUILDERS.get(code)
     if build is None:
         raise ValueError(f"a value of the unknown type {code}")
@@ -236,10 +203,7 @@ def _moment(code: int) -> Callable[[Any, str, int], object]:
 
 
 def _placed(value: Any, fold: int, apart: list[int] | None) -> Any:
-    """Return a time with its offset from UTC.
-
-    The offset is stored separately from the time, because Python's ISO format loses offsets below a second.
-    """
+    # The offset is stored separately from the time, because Python's ISO format loses offsets below a second.
     return value.replace(fold=fold, tzinfo=None if apart is None else timezone(timedelta(*apart)))
 
 
@@ -277,28 +241,15 @@ class JobRecord(msgspec.Struct, array_like=True, frozen=True):
     """A record as a job stores it. Add new fields at the end with a default, so that older jobs can be read.
 
     Attributes:
-        url: The request's URL.
-        method: Its method.
-        body: Its body; None if it has none.
         headers: The name and values of each header; None if none was set.
-        cookies: Its cookies, as returned by :func:`portable`.
-        meta: Its meta and notes, as returned by :func:`portable`.
-        cb_kwargs: Its cb_kwargs, as returned by :func:`portable`.
-        callback: The name of its callback; None if it has none.
-        errback: The name of its errback; None if it has none.
-        priority: Its priority.
-        dont_filter: True if duplicates are wanted.
-        depth: Number of links from a start request.
+        cookies: Its cookies, as returned by :func:`portable`, like ``meta`` and ``cb_kwargs``.
+        meta: Its meta and notes.
         scopes: Its throttling scopes and amounts; None if its only scope is the host in its origin
             (:attr:`its_origin`).
         origin: Its origin; None if it can be read from the URL.
-        fingerprint: Its claimed fingerprint; None if duplicates are wanted.
         until: Wall time before which the request must not be sent, in seconds since the epoch; None if there is none.
         wait: Seconds from the time of storing until the time in ``until``.
-        share: The first amount that the request names; 0 if it names none.
-        amounts: The amounts in the key of its lane.
         found: Wall time at which the request was found, in seconds since the epoch; None if unknown.
-        is_diverted: Whether middleware has changed the scopes and origin, so that they may not match the URL.
     """
 
     url: str
@@ -358,18 +309,11 @@ _STORED_NOTES: Mapping[str, str] = {
 """Keys under which the stored meta contains a request's notes, and the name of the note for each key."""
 
 _PROXY_NOTE = "_proxy_is_chosen"
-"""Key that the stored meta has if the crawl chose its ``proxy``.
+"""Key that the stored meta has if the crawl chose its ``proxy``."""
 
-The value is ``_UNSENT`` if the request was not sent through this proxy yet.
-"""
-
-_UNSENT = "unsent"
+_UNSENT = "unsent"  # the key's value if the request was not sent through this proxy yet
 
 _NOTE_KEYS = frozenset({*_STORED_NOTES, _PROXY_NOTE})
-
-
-_NOTES = 256
-"""Number of cached sets of notes."""
 
 
 def stored_meta(meta: Mapping[Any, Any] | None, notes: RequestNotes) -> Mapping[Any, Any] | None:
@@ -382,12 +326,9 @@ def stored_meta(meta: Mapping[Any, Any] | None, notes: RequestNotes) -> Mapping[
     return stored
 
 
-@lru_cache(maxsize=_NOTES)
+@lru_cache(maxsize=256)
 def _entries_of(notes: RequestNotes) -> Mapping[str, Any]:
-    """Return the entries of a stored meta for notes.
-
-    They are cached, because the links of one page have equal notes.
-    """
+    """Return the entries of a stored meta for notes. Cached, because the links of one page have equal notes."""
     told = {key: getattr(notes, name) for key, name in _STORED_NOTES.items()}
     return {key: value for key, value in told.items() if value != getattr(NO_NOTES, _STORED_NOTES[key])}
 
@@ -405,33 +346,18 @@ def meta_and_notes(stored: Any) -> tuple[dict[Any, Any] | None, RequestNotes]:
 
 _LEAST = -(2**63) + 1
 
-_FIELDS = 256
-"""Number of cached sets of headers."""
-
-_encoder = msgspec.msgpack.Encoder()
-
 _record_decoder = msgspec.msgpack.Decoder(JobRecord, ext_hook=ext_hook)
 
 
 def repack(stored: JobRecord, **changes: Any) -> bytes:
     """Encode a stored record with some fields changed."""
     changed = msgspec.structs.replace(stored, **changes)
-    return _encoder.encode(
-        msgspec.structs.replace(
-            changed,
-            meta=portable(changed.meta, "meta"),
-            cb_kwargs=portable(changed.cb_kwargs, "cb_kwargs"),
-            cookies=portable(changed.cookies, "cookies"),
-        )
-    )
+    values = {name: portable(getattr(changed, name), name) for name in ("meta", "cb_kwargs", "cookies")}
+    return _encode(msgspec.structs.replace(changed, **values))
 
 
 def unpack(blob: bytes) -> JobRecord:
-    """Decode a stored record, and restore meta, cb_kwargs and cookies.
-
-    Raises:
-        ValueError: If ``blob`` is not a stored record.
-    """
+    """Decode a stored record, and restore meta, cb_kwargs and cookies. Raises ValueError if it is damaged."""
     return _record_decoder.decode(blob)
 
 
@@ -448,7 +374,7 @@ def requeued_row(order: int, lane: int, stored: JobRecord, now: float) -> tuple[
     return order, lane, -stored.priority, -stored.share, again
 
 
-@lru_cache(maxsize=_FIELDS)
+@lru_cache(maxsize=256)
 def _headers_of(fields: tuple[tuple[str, ...], ...]) -> SharedHeaders:
     """Return the checked headers of a request. They are cached, because the links of one page have equal headers."""
     return SharedHeaders({name: values for name, *values in fields})
@@ -459,12 +385,7 @@ def _portion(amount: float | None) -> float | None:
 
 
 class RecordFormat:
-    """Encodes and decodes the records in the job of one spider.
-
-    Args:
-        spider: The spider whose methods are the callbacks.
-        wall: The wall clock, for ``not_before``.
-    """
+    """Encodes and decodes the records in the job of one spider."""
 
     __slots__ = ("_names", "_wall")
 
@@ -473,11 +394,7 @@ class RecordFormat:
         self._wall = wall
 
     def encode(self, record: Record, now: float) -> bytes:
-        """Encode ``record`` at the event loop time ``now``.
-
-        Raises:
-            ValueError: If a part of the record can't be stored. The message names the part and the fix.
-        """
+        """Encode ``record`` at the event loop time ``now``, or raise ValueError with the wrong part and the fix."""
         request = record.request
         # A FormRequest or JsonRequest is stored as its URL, headers and body. Attributes of another class would be
         # lost, so refuse a request of such a class.
@@ -488,12 +405,8 @@ class RecordFormat:
         headers, cookies, own_meta, cb_kwargs = request.extras()
         url, origin, scopes = request.written_url, record.origin, record.scopes
         meta = stored_meta(own_meta, notes_of(request))
-        until = None
-        wait = 0.0
-        if record.not_before > now:
-            until = self._wall.to_epoch(record.not_before)
-            wait = record.not_before - now
-        return _encoder.encode(
+        is_held = record.not_before > now
+        return _encode(
             JobRecord(
                 url,
                 request.method,
@@ -510,8 +423,8 @@ class RecordFormat:
                 None if scopes == _host_alone(origin) else tuple([(id, _portion(amount)) for id, amount in scopes]),
                 None if origin == _place_in(url) else origin,
                 record.fingerprint,
-                until,
-                wait or 0,  # the integer 0 takes one byte, and a float nine
+                self._wall.to_epoch(record.not_before) if is_held else None,
+                record.not_before - now if is_held else 0,  # the integer 0 takes one byte, and a float nine
                 record.share or 0,
                 tuple([_portion(amount) for amount in record.amounts]),
                 self._wall.to_epoch(now if record.found_at is None else record.found_at),

@@ -8,9 +8,7 @@ still writes the mapped memory to the file. A process keeps its file locked, so 
 the first process has died.
 
 All blocks of the file are written when it is created. Otherwise, on a full disk, a write to mapped memory would kill
-the process with SIGBUS.
-
-This module is imported only when a job is opened.
+the process with SIGBUS. Functions that use files block.
 """
 
 from __future__ import annotations
@@ -34,10 +32,7 @@ from trawl.frontier.own_files import check_directory
 __all__ = ["KEY_BYTES", "LeftFile", "RunningCallback", "RunningCallbacks", "key_of", "state_folder"]
 
 KEY_BYTES = 16
-
 MAX_SLOTS = 1024
-"""Maximum number of pages whose code is recorded at the same time, together with ``start()``."""
-
 _PREFIX = "callbacks."
 _SLOT_BYTES = 512
 _FILE_BYTES = MAX_SLOTS * _SLOT_BYTES
@@ -61,17 +56,10 @@ def key_of(record: Record) -> bytes:
 
 
 def state_folder(job: str) -> Path:
-    """Return the folder of a job that has no directory, and create it if it is missing. Blocks.
+    """Return the folder of a job that has no directory, and create it if it is missing.
 
     It is below ``$XDG_STATE_HOME``, or in the temporary folder if that folder can't be written. For example, a
-    container may have no home directory.
-
-    Args:
-        job: The job's address without the password.
-
-    Raises:
-        OSError: If the folder can't be created.
-        JobError: If the folder belongs to another user, or other users may write to it.
+    container may have no home directory. Raises JobError if other users may write to it.
     """
     name = blake2b(job.encode(), digest_size=16).hexdigest()
     try:
@@ -96,7 +84,7 @@ class RunningCallback:
         key: The key of its record, as :func:`key_of` returns it.
         url: The URL of its page, at most the first 493 bytes.
         place: The code that ran: ``callback``, ``middleware``, or ``start()``, which has a number instead of a URL.
-        is_lease_lost: Whether the code blocked its process for so long that the process lost its lease on the job.
+        is_lease_lost: Whether the code blocked its process for so long that it lost its lease on the job.
     """
 
     key: bytes
@@ -106,14 +94,7 @@ class RunningCallback:
 
 
 class RunningCallbacks:
-    """The file of this process. Creating an instance creates the file, and blocks.
-
-    Args:
-        folder: An existing folder that only this user may write to.
-
-    Raises:
-        OSError: If the file can't be written or locked.
-    """
+    """The file of this process. Creating an instance creates the file in a folder of this user."""
 
     __slots__ = ("_descriptor", "_free", "_is_left", "_map", "_path")
 
@@ -122,7 +103,9 @@ class RunningCallbacks:
         self._map: mmap.mmap | None = None
         self._path, self._descriptor = _create(folder)
         try:
-            _write_zeros(self._descriptor, _FILE_BYTES)
+            written = 0
+            while written < _FILE_BYTES:
+                written += os.pwrite(self._descriptor, bytes(_FILE_BYTES - written), written)
             self._map = mmap.mmap(self._descriptor, _FILE_BYTES)
         except BaseException:
             self.close()
@@ -155,7 +138,7 @@ class RunningCallbacks:
             self._is_left = True
 
     def close(self) -> None:
-        """Remove the file, unless :meth:`leave` has kept a slot. Blocks. A second call does nothing."""
+        """Remove the file, unless :meth:`leave` has kept a slot. A second call does nothing."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             if not self._is_left:
@@ -167,11 +150,7 @@ class RunningCallbacks:
 
 
 class LeftFile:
-    """The file of a dead process. It stays locked until :meth:`remove` or :meth:`close`.
-
-    Attributes:
-        callbacks: The callbacks that ran when the process died.
-    """
+    """The file of a dead process, with the callbacks that ran. Locked until :meth:`remove` or :meth:`close`."""
 
     __slots__ = ("_descriptor", "_path", "callbacks")
 
@@ -182,10 +161,7 @@ class LeftFile:
 
     @classmethod
     def all_in(cls, folder: Path) -> list[LeftFile]:
-        """Return the files of dead processes in a folder. Blocks.
-
-        Links and other users' files are ignored.
-        """
+        """Return the files of dead processes in a folder. Links and other users' files are ignored."""
         found = []
         for path in sorted(folder.glob(f"{_PREFIX}*")):
             with suppress(OSError):
@@ -203,7 +179,7 @@ class LeftFile:
         return found
 
     def remove(self) -> None:
-        """Remove the file, because its content is stored now. Blocks."""
+        """Remove the file, because its content is stored now."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
         self.close()
@@ -229,12 +205,6 @@ def _create(folder: Path) -> tuple[Path, int]:
                 return path, descriptor
         os.close(descriptor)  # another process has locked the file, as if this process had died
     raise BlockingIOError(f"a new file in {folder} is locked already")
-
-
-def _write_zeros(descriptor: int, size: int) -> None:
-    written = 0
-    while written < size:
-        written += os.pwrite(descriptor, bytes(size - written), written)
 
 
 def _callbacks_in(content: bytes) -> list[RunningCallback]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -40,13 +40,9 @@ T = TypeVar("T")
 
 
 class Section(Generic[T]):
-    """One named value of a job.
+    """One named value of a job, of a type that msgspec can decode.
 
-    Args:
-        name: The name under which the value is kept.
-        kind: The type of the value, which msgspec must be able to decode.
-        version: Version of the value's format. Increase it if an older release would misread the new format, or if this
-            release would misread the old format.
+    Increase ``version`` if an older release would misread the new format, or if this release would misread the old one.
     """
 
     __slots__ = ("_decoder", "kind", "name", "version")
@@ -70,12 +66,7 @@ class Section(Generic[T]):
         return self.read_from(job.kept, job.name)
 
     def read_from(self, kept: Mapping[str, bytes], where: str) -> T | None:
-        """Return the value in ``kept``; None if there is none or it can't be read.
-
-        Args:
-            kept: Saved values by name.
-            where: The job's name, for the warning.
-        """
+        """Return the value in ``kept``; None if there is none or it can't be read. ``where`` is the job's name."""
         blob = kept.get(self.name)
         if blob is None:
             return None
@@ -93,7 +84,6 @@ class Section(Generic[T]):
 LATEST = 250_000_000_000
 """The year 9892, in seconds since the epoch. A later time means that the value is damaged."""
 
-
 MARKS = 2
 """Version of the rule for comparing seen URLs, ``trawl.http.url.sorted_url``."""
 
@@ -102,11 +92,9 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a job.
 
     Attributes:
-        spider: The spider's name.
         cls: The qualified name of the spider's class, without the module. The module depends on how the spider is
             started.
         begun_at: Wall time at which the job started, in seconds since the epoch.
-        runs: Number of runs.
         is_started: Whether ``start()`` was read to its end.
         reason: Why the last run ended; "" during a run and after a kill.
         marks: Version of the rule for comparing its seen URLs. Version 2 is the rule of ``w3lib.url``.
@@ -142,9 +130,9 @@ LEASES = "frontier.leases"
 The start is in seconds since the epoch.
 """
 
-STATISTICS: Section[dict[str, int | float | str | bool | None]] = Section(
-    "statistics", dict[str, int | float | str | bool | None]
-)
+Statistics: TypeAlias = "dict[str, int | float | str | bool | None]"
+
+STATISTICS: Section[Statistics] = Section("statistics", dict[str, int | float | str | bool | None])
 """All statistics by key, as they were in the last transaction."""
 
 
@@ -173,18 +161,15 @@ def deaths_in(kept: Mapping[str, bytes]) -> dict[str, bytes]:
     return {name: blob for name, blob in kept.items() if name.startswith(DEATHS)}
 
 
-def statistics_section(job: Job) -> Section[dict[str, int | float | str | bool | None]]:
+def statistics_section(job: Job) -> Section[Statistics]:
     """Return this process's section of the statistics. Each process of a shared job has its own."""
     session = job.session
     return STATISTICS if session is None else Section(f"{STATISTICS.name}.{session.number}", STATISTICS.kind)
 
 
-def statistics_so_far(job: Job | JobReport) -> dict[str, int | float | str | bool | None]:
-    """Return the statistics of a job, summed over its processes.
-
-    For a value that is not a count, this is the largest or the last value.
-    """
-    total: dict[str, int | float | str | bool | None] = {}
+def statistics_so_far(job: Job | JobReport) -> Statistics:
+    """Return the sum of the statistics of a job's processes, or the largest or last value if it is not a count."""
+    total: Statistics = {}
     names = [name for name in sorted(job.kept) if name == STATISTICS.name or name.startswith(f"{STATISTICS.name}.")]
     for name in names:
         for key, value in (Section(name, STATISTICS.kind).read(job) or {}).items():

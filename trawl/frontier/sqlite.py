@@ -37,35 +37,14 @@ import trio
 from trawl.blocking import Blocking
 from trawl.errors import JobError, UsageError
 from trawl.file_sync import make_folder
+from trawl.frontier import tables
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
 from trawl.frontier.job import Job, Outbox, Place, Row, Snapshot, Step, StepResult, StepTimes, as_is
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.own_files import check_directory, close_to_others
 from trawl.frontier.parts import HELD
-from trawl.frontier.tables import (
-    DATABASE_NAME,
-    GIVEN_UP,
-    SCHEMA_VERSION,
-    RowCounts,
-    bring_forward,
-    connect,
-    due,
-    has_given_up,
-    is_clock_set_back,
-    put_items,
-    read_kept,
-    read_lanes,
-    read_outbox,
-    read_outbox_ends,
-    read_snapshot,
-    requeue,
-    rows_after,
-    take_spilled,
-    unspill,
-    which_are_seen,
-    write,
-)
+from trawl.frontier.tables import DATABASE_NAME, SCHEMA_VERSION, RowCounts
 
 __all__ = ["SqliteJob", "Transactions", "open_job"]
 
@@ -78,12 +57,7 @@ _WRITTEN = StepResult()
 
 
 class SqliteJob(Job):
-    """A job in a directory. Creating an instance opens the job, and blocks. Use :func:`open_job` instead.
-
-    Attributes:
-        transactions: The transactions of its database.
-        row_counts: The numbers of rows in its tables.
-    """
+    """A job in a directory. Creating an instance opens the job, and blocks. Use :func:`open_job` instead."""
 
     directory: Path
 
@@ -93,11 +67,11 @@ class SqliteJob(Job):
         self._lock = JobLock(directory)
         try:
             try:
-                self._connection, is_new = connect(directory)
+                self._connection, is_new = tables.connect(directory)
                 try:
                     self._is_older = _prepare(self._connection)
-                    kept = read_kept(self._connection)
-                    start, end = read_outbox_ends(self._connection)
+                    kept = tables.read_kept(self._connection)
+                    start, end = tables.read_outbox_ends(self._connection)
                     self._lock.clear_error()
                 except BaseException:
                     self._connection.close()
@@ -129,20 +103,16 @@ class SqliteJob(Job):
         return self.directory
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
-        """Write a step in the next transaction. A checkpoint.
-
-        Raises:
-            JobError: If the database can't be written, in this call or an earlier one. The transaction made no change.
-        """
+        """Write a step in the next transaction. A checkpoint."""
 
         def run(connection: sqlite3.Connection) -> tuple[int | None, int]:
-            first = write(connection, step, self.row_counts)
+            first = tables.write(connection, step, self.row_counts)
             # Spilled items come first, because the request yielded them before the items of this step.
             if step.is_spilled:
                 assert step.ended is not None
-                self._last_position += take_spilled(connection, step.ended[0], self._last_position)
+                self._last_position += tables.take_spilled(connection, step.ended[0], self._last_position)
             if step.items:
-                self._last_position += put_items(connection, step.items, self._last_position)
+                self._last_position += tables.put_items(connection, step.items, self._last_position)
             return first, self._last_position
 
         def hear(written: tuple[int | None, int]) -> T:
@@ -155,48 +125,39 @@ class SqliteJob(Job):
 
     async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
         """Read the first records of lanes, which are passed as numbers and limits. A checkpoint."""
-        await self.transactions.execute(partial(read_lanes, wanted=wanted), applied, is_writing=False)
+        await self.transactions.execute(partial(tables.read_lanes, wanted=wanted), applied, is_writing=False)
 
     async def read_seen(self, marks: Sequence[bytes], applied: Callable[[set[bytes]], T]) -> T:
         """Read which of ``marks`` were seen. A checkpoint."""
-        return await self.transactions.execute(partial(which_are_seen, marks=marks), applied, is_writing=False)
+        return await self.transactions.execute(partial(tables.which_are_seen, marks=marks), applied, is_writing=False)
 
     async def read_due(self, lanes: Sequence[int], now: int) -> list[Row]:
         """Read the first held requests that are due at ``now``, in microseconds since the epoch. A checkpoint."""
-        return await self.transactions.execute(partial(due, now=now), as_is, is_writing=False)
+        return await self._read(partial(tables.due, now=now))
 
     async def read_after(self, lane: int, place: Place | None) -> list[Row]:
         """Read the first requests of a lane after a place, or its first ones. A checkpoint."""
-        return await self.transactions.execute(partial(rows_after, lane=lane, place=place), as_is, is_writing=False)
+        return await self._read(partial(tables.rows_after, lane=lane, place=place))
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
         """Read the initial state of a frontier. A checkpoint."""
         # Check first in a transaction that only reads, because it needs no commit, and a clock is rarely set back.
-        if await self.transactions.execute(partial(is_clock_set_back, now=now), as_is, is_writing=False):
-            await self.transactions.execute(partial(bring_forward, now=now), as_is)
-        step = partial(read_snapshot, max_marks=max_marks, row_counts=self.row_counts)
-        return await self.transactions.execute(step, as_is, is_writing=False)
+        if await self._read(partial(tables.is_clock_set_back, now=now)):
+            await self.transactions.execute(partial(tables.bring_forward, now=now), as_is)
+        return await self._read(partial(tables.read_snapshot, max_marks=max_marks, row_counts=self.row_counts))
 
     async def requeue_given_up(self, now: float) -> int:
         """Before the frontier is opened, queue again the requests of hosts that were given up. A checkpoint."""
-        if not await self.transactions.execute(has_given_up, as_is, is_writing=False):
+        if not await self._read(tables.has_given_up):
             return 0
-        return await self.transactions.execute(partial(requeue, now=now, wanted=GIVEN_UP), as_is)
+        return await self.transactions.execute(partial(tables.requeue, now=now, wanted=tables.GIVEN_UP), as_is)
 
     async def sync(self) -> None:
-        """Write all values kept so far to the disk itself, so that they survive a power cut. A checkpoint.
-
-        Raises:
-            JobError: If the database can't be written.
-        """
+        """Write all values kept so far to the disk itself, so that they survive a power cut. A checkpoint."""
         await self.transactions.execute(as_is, as_is, is_synced=True)
 
     async def aclose(self) -> None:
-        """Write the kept values, and release the job for the next process. A checkpoint. Also works if cancelled.
-
-        Raises:
-            JobError: If the saved values could not be written.
-        """
+        """Write the kept values, and release the job for the next process. A checkpoint. Also works if cancelled."""
         if not self._is_open:
             await trio.lowlevel.checkpoint()
             return
@@ -217,9 +178,10 @@ class SqliteJob(Job):
         return damage_error(self.directory, detail)
 
     async def _read_outbox(self, position: int, limit: int) -> Sequence[OutboxItem]:
-        return await self.transactions.execute(
-            partial(read_outbox, position=position, limit=limit), as_is, is_writing=False
-        )
+        return await self._read(partial(tables.read_outbox, position=position, limit=limit))
+
+    async def _read(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        return await self.transactions.execute(run, as_is, is_writing=False)
 
     def _in_transaction(self) -> Callable[[sqlite3.Connection], None]:
         """Return a function for the end of the next transaction. It writes all changes that are not part of a step."""
@@ -228,13 +190,19 @@ class SqliteJob(Job):
 
         def run(connection: sqlite3.Connection) -> None:
             for order in unspilled:
-                unspill(connection, order)
+                tables.unspill(connection, order)
             for name, blob in changed.items():
                 if blob is None:
                     connection.execute("DELETE FROM kept WHERE name = ?", (name,))
                 else:
                     connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, blob))
-            self._write_outbox(connection, start)
+            if start != self._stored_start:
+                connection.execute("DELETE FROM outbox WHERE position <= ?", (start,))
+                connection.execute("INSERT OR REPLACE INTO state VALUES ('outbox_start', ?)", (start,))
+                self._stored_start = start
+            if self._last_position != self._stored_end:
+                self._stored_end = self._last_position
+                connection.execute("INSERT OR REPLACE INTO state VALUES ('outbox_end', ?)", (self._stored_end,))
             self.row_counts.write(connection)
             if self._is_older:  # an older release can't read the new content, and must not continue the job
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -242,23 +210,9 @@ class SqliteJob(Job):
 
         return run
 
-    def _write_outbox(self, connection: sqlite3.Connection, start: int) -> None:
-        if start != self._stored_start:
-            connection.execute("DELETE FROM outbox WHERE position <= ?", (start,))
-            connection.execute("INSERT OR REPLACE INTO state VALUES ('outbox_start', ?)", (start,))
-            self._stored_start = start
-        end = self._last_position
-        if end != self._stored_end:
-            connection.execute("INSERT OR REPLACE INTO state VALUES ('outbox_end', ?)", (end,))
-            self._stored_end = end
-
 
 async def open_job(directory: str | PathLike[str], blocking: Blocking) -> SqliteJob:
     """Open the job in ``directory``, which is created if it is missing. A checkpoint.
-
-    Args:
-        directory: A directory that does not exist yet, is empty, or contains a job.
-        blocking: Runs blocking calls.
 
     Raises:
         JobError: If another process is using the job, or the job is damaged, has a newer version, or can't be written.
@@ -295,17 +249,13 @@ def _make(directory: Path) -> None:
     strangers = [name for name in names if name != LOCK_NAME]
     if strangers and DATABASE_NAME not in strangers:
         raise UsageError(f"job {directory}: it contains other files ({min(strangers)}): give a new or empty directory")
-    _tell_of_empty(directory / DATABASE_NAME)
+    with suppress(OSError):
+        # A kill during creation leaves an empty database, but the user may expect data in it.
+        if not (directory / DATABASE_NAME).stat().st_size:
+            words = "job %s: its %s is empty, as after a kill before the first write: the job starts again"
+            logger.warning(words, directory, DATABASE_NAME)
     close_to_others(directory, is_empty=not names)
     check_directory(directory)
-
-
-def _tell_of_empty(database: Path) -> None:
-    """Warn about an empty database. A kill during creation leaves such a file, but the user may expect data in it."""
-    with suppress(OSError):
-        if not database.stat().st_size:
-            words = "job %s: its %s is empty, as after a kill before the first write: the job starts again"
-            logger.warning(words, database.parent, database.name)
 
 
 class _Step:
@@ -348,19 +298,10 @@ def _not_now(_: object) -> trio.lowlevel.Abort:
 
 
 class Transactions:
-    """The transactions of one database.
+    """The transactions of one database, which is in autocommit mode and is used by no other object.
 
-    Args:
-        connection: The database in autocommit mode. No other object may use the connection.
-        blocking: Runs blocking calls.
-        directory: The job's directory, for errors.
-        beside: Called in Trio's thread just before a transaction that writes. It returns a function that runs at the
-            end of the transaction.
-
-    Attributes:
-        committed: Number of committed transactions.
-        failure: The error that ended writing; None if there is none.
-        times: The durations of the transactions.
+    ``beside`` is called in Trio's thread just before a transaction that writes. It returns a function that runs at the
+    end of the transaction. ``failure`` is the error that ended writing.
     """
 
     def __init__(
@@ -390,17 +331,14 @@ class Transactions:
     ) -> U:
         """Run a step in the next transaction, and return the value of ``applied``. A checkpoint.
 
-        A cancellation takes effect only before the step is submitted. After that, the step is always carried out.
+        A cancellation takes effect only before the step is submitted. After that, the step is always carried out. If
+        this raises JobError, the transaction made no change.
 
         Args:
             run: Reads or changes the database. It must raise only errors of SQLite.
             applied: Updates memory with the result.
             is_writing: Whether ``run`` changes the database. If not, the database is not locked for writing.
             is_synced: Whether this transaction and all earlier ones must be on the disk itself when this returns.
-
-        Raises:
-            JobError: If the database can't be read or written, in this call or an earlier one. The transaction made no
-                change.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
@@ -440,7 +378,8 @@ class Transactions:
                 step.result = step.applied(step.given)
         except BaseException as error:
             if self.failure is None:
-                self.failure = error if isinstance(error, JobError) else self._broken(error)
+                words = f"job {self._directory}: an internal error: {error!r}"
+                self.failure = error if isinstance(error, JobError) else JobError(words, str(self._directory))
             raise
         finally:
             if self._open is transaction:
@@ -449,9 +388,6 @@ class Transactions:
                 self._running = None
                 self.times.end(trio.current_time())
             transaction.end()
-
-    def _broken(self, error: BaseException) -> JobError:
-        return JobError(f"job {self._directory}: an internal error: {error!r}", str(self._directory))
 
     def _transact(
         self, steps: list[_Step], beside: Callable[[sqlite3.Connection], None] | None, is_synced: bool
@@ -469,17 +405,11 @@ class Transactions:
             connection.execute("COMMIT")
             if is_synced:
                 connection.execute("PRAGMA synchronous = NORMAL")
-        except DATABASE_ERRORS as error:
-            _roll_back(connection)
-            raise job_error(self._directory, error) from error
-        except BaseException:
-            _roll_back(connection)
+        except BaseException as error:
+            if connection.in_transaction:  # after some errors, SQLite has already rolled it back
+                with suppress(sqlite3.Error):  # the first error describes the cause
+                    connection.execute("ROLLBACK")
+            if isinstance(error, DATABASE_ERRORS):
+                raise job_error(self._directory, error) from error
             raise
         self.committed += 1
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    """Roll back a transaction that failed. After some errors, SQLite has already rolled it back."""
-    if connection.in_transaction:
-        with suppress(sqlite3.Error):  # the first error describes the cause
-            connection.execute("ROLLBACK")

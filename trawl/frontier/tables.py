@@ -13,8 +13,6 @@ run with trawl's statements. SQL functions in a schema are disabled, and no exte
 Each function on the tables runs inside a transaction. Another program may have changed the database, and a silent loss
 is worse than an error. So the functions that read also check for missing rows, and check the types of values, which
 SQLite does not enforce. These checks take almost no time.
-
-Length: all SQL for the tables is in one module, where it can be compared with the schema.
 """
 
 from __future__ import annotations
@@ -22,7 +20,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from trawl.errors import HostGivenUp, JobError, UsageError
@@ -61,7 +60,6 @@ __all__ = [
 ]
 
 DATABASE_NAME = "job.db"
-"""Name of the database in a job's directory."""
 
 SCHEMA_VERSION = 2
 """Version of the schema. It is increased with each change that an older release of trawl can't handle.
@@ -70,20 +68,11 @@ Version 2 added a separate lane for held requests, and counts of rows. In a job 
 version 2.
 """
 
-APPLICATION_ID = 0x7472776C
-"""SQLite's application id of a job's database: the bytes ``trwl``."""
-
-BUSY_SECONDS = 5.0
-"""Seconds to wait for another program that locks the database, before an error is raised."""
-
-CACHE_BYTES = 16 << 20
-"""Size of SQLite's cache in memory, in bytes."""
-
-LOG_PAGES = 4000
-"""Number of 4 KiB pages in the write-ahead log at which SQLite copies them to the database."""
-
-_HEADER_BYTES = 100
-"""Size of the header of a database, in bytes. A database is larger."""
+APPLICATION_ID = 0x7472776C  # the bytes "trwl"
+BUSY_SECONDS = 5.0  # time to wait for another program that locks the database, before an error is raised
+CACHE_BYTES = 16 << 20  # size of SQLite's cache in memory
+LOG_PAGES = 4000  # number of 4 KiB pages in the write-ahead log at which SQLite copies them to the database
+_HEADER_BYTES = 100  # size of the header of a database, which is larger
 
 _TABLES = (
     # A pending request, leased or not. `ord` is its arrival order. The index sorts the requests of a lane.
@@ -111,13 +100,10 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
         UsageError: If the database is not a job.
     """
     _look_at_file(directory)
-    # Several threads use the connection, one at a time. sqlite3's own check would refuse all but one thread.
-    connection = sqlite3.connect(
-        directory / DATABASE_NAME, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    try:
-        _configure(connection)
-        is_new = _is_empty(connection)
+    with _opened(str(directory / DATABASE_NAME)) as connection:
+        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        # Nothing was committed if the file is new or its first process was killed early.
+        is_new = not tables and not _pragma(connection, "application_id")
         if is_new:
             connection.execute("PRAGMA journal_mode = WAL")
             _create(connection)
@@ -125,9 +111,6 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
-    except BaseException:
-        connection.close()
-        raise
     return connection, is_new
 
 
@@ -136,12 +119,7 @@ def connect_to_read(directory: Path) -> sqlite3.Connection:
 
     To read a database, SQLite creates files next to it, and it removes them only if it has write access. A database
     without a log is not in use, so it is opened with write access, although nothing is written. If files can't be
-    created, for example on a read-only disk, the database is opened as immutable.
-
-    Raises:
-        sqlite3.Error: If the database can't be opened or read.
-        JobError: If the job has a newer version, or another program has changed it.
-        UsageError: If there is no job.
+    created, for example on a read-only disk, the database is opened as immutable. Raises the errors of :func:`connect`.
     """
     path = directory / DATABASE_NAME
     if not path.is_file():
@@ -150,20 +128,9 @@ def connect_to_read(directory: Path) -> sqlite3.Connection:
     mode = "ro"
     if not _log_of(directory).exists():
         mode = "rw" if os.access(directory, os.W_OK, effective_ids=True) else "ro&immutable=1"
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
-        timeout=BUSY_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-        uri=True,
-    )
-    try:
-        _configure(connection)
+    with _opened(f"{path.absolute().as_uri()}?mode={mode}", is_uri=True) as connection:
         connection.execute("PRAGMA query_only = ON")
         _check(connection, directory)
-    except BaseException:
-        connection.close()
-        raise
     return connection
 
 
@@ -194,17 +161,20 @@ def _log_of(directory: Path) -> Path:
     return directory / f"{DATABASE_NAME}-wal"
 
 
-def _configure(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cell_size_check = ON")
-    connection.execute("PRAGMA temp_store = MEMORY")
-    connection.execute(f"PRAGMA cache_size = {-(CACHE_BYTES >> 10)}")
-
-
-def _is_empty(connection: sqlite3.Connection) -> bool:
-    """Return whether nothing was ever committed, because the file is new or its first process was killed early."""
-    tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    return not tables and not _pragma(connection, "application_id")
+@contextmanager
+def _opened(place: str, *, is_uri: bool = False) -> Iterator[sqlite3.Connection]:
+    """Open a database, and close it if the block fails."""
+    # Several threads use the connection, one at a time. sqlite3's own check would refuse all but one thread.
+    connection = sqlite3.connect(place, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=is_uri)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"PRAGMA cache_size = {-(CACHE_BYTES >> 10)}")
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -246,17 +216,15 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return value
 
 
+_INSERT = "INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)"
+
 _FIRST = "SELECT ord, lane, priority, share, record FROM request WHERE lane = ? ORDER BY priority, share, ord LIMIT ?"
 
 
 class RowCounts:
-    """Counts of rows. They are stored with each transaction and compared when the job is opened, to detect lost rows.
+    """Counts of requests and fingerprints, stored with each transaction and compared at the start to detect lost rows.
 
     A job of an earlier release has no stored counts yet.
-
-    Attributes:
-        requests: Number of requests, leased or not.
-        seen: Number of fingerprints.
     """
 
     __slots__ = ("_stored", "requests", "seen")
@@ -267,11 +235,7 @@ class RowCounts:
         self._stored = (0, 0)
 
     def compare(self, connection: sqlite3.Connection, requests: int, seen: int) -> None:
-        """Compare the counted rows with the stored counts, and set the counts to the counted rows.
-
-        Raises:
-            sqlite3.DatabaseError: If they differ from the counts of the last transaction.
-        """
+        """Set the counts to the counted rows. Raises an error if they differ from those of the last transaction."""
         counted = {"requests": requests, "seen": seen}
         names = {"requests": "pending requests", "seen": "seen fingerprints"}
         for name, value in connection.execute("SELECT name, value FROM state WHERE name IN ('requests', 'seen')"):
@@ -289,11 +253,7 @@ class RowCounts:
 
 
 def read_kept(connection: sqlite3.Connection) -> dict[str, bytes]:
-    """Return the saved values by name.
-
-    Raises:
-        sqlite3.DatabaseError: If one of the values is not bytes.
-    """
+    """Return the saved values by name."""
     kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
     for name, blob in kept.items():
         if type(name) is not str or type(blob) is not bytes:
@@ -304,9 +264,7 @@ def read_kept(connection: sqlite3.Connection) -> dict[str, bytes]:
 def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
     """Return the positions of the last item that the feeds have written and of the last item in the outbox.
 
-    Raises:
-        sqlite3.DatabaseError: If the first or last items are missing. If items between them are missing, reading them
-            raises the error.
+    Checks that the first and last items exist. If items between them are missing, reading them raises the error.
     """
     state = dict(connection.execute("SELECT name, value FROM state"))
     start, end = state.get("outbox_start", 0), state.get("outbox_end", 0)
@@ -319,11 +277,7 @@ def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: RowCounts) -> Snapshot:
-    """Return the state of the database. Its ``marks`` are None if there are more than ``max_marks`` fingerprints.
-
-    Raises:
-        sqlite3.DatabaseError: If the database differs from the state that the last transaction stored.
-    """
+    """Return the state of the database. Its ``marks`` are None if there are more than ``max_marks`` fingerprints."""
     counts = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
     held = sum(pending for lane, pending in counts if lane == HELD)
     counts = [(lane, pending) for lane, pending in counts if lane != HELD]
@@ -349,15 +303,15 @@ def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: Ro
 
 
 def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> int | None:
-    """Write a step, except its items for the outbox.
-
-    Returns the time of the first held request; None if there is none, or if the step does not request this time.
-    """
+    """Write a step, except its items. Return the time of the first held request if the step asks for it."""
     if step.ended is not None:
-        _end(connection, step.ended[0], step.failed, row_counts)
+        order = step.ended[0]
+        if step.failed is not None:
+            statement = "INSERT INTO failed SELECT ord, lane, ?, ?, record FROM request WHERE ord = ?"
+            connection.execute(statement, (*reversed(step.failed), order))
+        row_counts.requests -= connection.execute("DELETE FROM request WHERE ord = ?", (order,)).rowcount
     if step.rows:
-        statement = "INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)"
-        connection.executemany(statement, step.rows)
+        connection.executemany(_INSERT, step.rows)
         row_counts.requests += len(step.rows)
     marks = [(mark,) for mark in step.marks if mark is not None]
     if marks:
@@ -379,16 +333,6 @@ def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> 
     return _first_due(connection) if step.due_of else None
 
 
-def _end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None, row_counts: RowCounts) -> None:
-    """Remove a request. If ``failed`` has a reason and a wall time, add it to the failed requests."""
-    if failed is not None:
-        connection.execute(
-            "INSERT INTO failed SELECT ord, lane, ?, ?, record FROM request WHERE ord = ?",
-            (failed[1], failed[0], order),
-        )
-    row_counts.requests -= connection.execute("DELETE FROM request WHERE ord = ?", (order,)).rowcount
-
-
 GIVEN_UP = f"reason LIKE '{HostGivenUp.WORDS}%'"
 """SQL condition for failed requests of hosts that were given up."""
 
@@ -401,19 +345,14 @@ def has_given_up(connection: sqlite3.Connection) -> bool:
 def requeue(connection: sqlite3.Connection, now: float, wanted: str = "true") -> int:
     """Queue failed requests again, as if they had never been sent, and return their number.
 
-    Args:
-        connection: A connection in a transaction. The rows must not have been counted yet.
-        now: The wall time, in seconds since the epoch.
-        wanted: SQL condition for the requests.
+    The rows must not have been counted yet. ``wanted`` is an SQL condition for the requests.
     """
     rows = connection.execute(f"SELECT ord, lane, record FROM failed WHERE {wanted} ORDER BY ord")
-    queued = connection.executemany(
-        "INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)",
-        (requeued_row(order, lane, unpack(record), now) for order, lane, record in rows),
-    ).rowcount
+    requeued = (requeued_row(order, lane, unpack(record), now) for order, lane, record in rows)
+    queued = max(connection.executemany(_INSERT, requeued).rowcount, 0)
     connection.execute(f"DELETE FROM failed WHERE {wanted}")
-    connection.execute("UPDATE state SET value = value + ? WHERE name = 'requests'", (max(queued, 0),))
-    return max(queued, 0)
+    connection.execute("UPDATE state SET value = value + ? WHERE name = 'requests'", (queued,))
+    return queued
 
 
 def put_items(connection: sqlite3.Connection, items: Sequence[bytes], last: int) -> int:
@@ -433,11 +372,7 @@ def take_spilled(connection: sqlite3.Connection, order: int, last: int) -> int:
 
 
 def read_outbox(connection: sqlite3.Connection, position: int, limit: int) -> list[OutboxItem]:
-    """Return up to ``limit`` items after ``position`` from the outbox, or fewer if the items are large.
-
-    Raises:
-        sqlite3.DatabaseError: If one of the items is missing or not bytes.
-    """
+    """Return up to ``limit`` items after ``position`` from the outbox, or fewer if the items are large."""
     found: list[OutboxItem] = []
     size = 0
     rows = connection.execute(
@@ -491,10 +426,7 @@ def which_are_seen(connection: sqlite3.Connection, marks: Sequence[bytes]) -> se
 
 def due(connection: sqlite3.Connection, now: int) -> list[Row]:
     """Return the first held requests that are due at ``now``, in microseconds since the epoch."""
-    statement = (
-        "SELECT ord, lane, priority, share, record FROM request WHERE lane = ? AND priority <= ?"
-        " ORDER BY priority, share, ord LIMIT ?"
-    )
+    statement = _FIRST.replace("lane = ?", "lane = ? AND priority <= ?")
     return connection.execute(statement, (HELD, now, AT_ONCE)).fetchall()
 
 
@@ -517,10 +449,7 @@ def is_clock_set_back(connection: sqlite3.Connection, now: float) -> bool:
 
 
 def bring_forward(connection: sqlite3.Connection, now: float) -> None:
-    """Shorten the waits of held requests if the clock was set back to ``now``.
-
-    Then no request waits longer than the wait that was stored with it.
-    """
+    """If the clock was set back to ``now``, let no held request wait longer than the wait that was stored with it."""
     last = -(2**63)
     # Sort by arrival order, which does not change. This loop changes the times, so if the requests were sorted by time,
     # some would be read twice.
