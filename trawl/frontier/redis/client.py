@@ -119,10 +119,7 @@ class Address:
             options["password"] = unquote(parts.password)
         if parts.username:
             options["username"] = unquote(parts.username)
-        if is_socket:
-            options["unix_socket_path"] = unquote(parts.path)
-        else:
-            options.update(host=host, port=port)
+        options |= {"unix_socket_path": unquote(parts.path)} if is_socket else {"host": host, "port": port}
         if parts.scheme == "rediss":
             try:
                 options["ssl_context"] = ssl.create_default_context(cafile=certificates or None)
@@ -149,13 +146,8 @@ class StoreServer:
     async def run(self, calls: Sequence[Call], replicas: int = 0) -> list[Any]:
         """Run scripts in order in one round trip, and return their responses. A checkpoint.
 
-        Args:
-            calls: The scripts.
-            replicas: Number of replicas that must confirm the changes.
-
-        Raises:
-            StoreConnectionError: If the connection failed. Any part of the scripts may have run.
-            JobError: If the server refuses a script.
+        ``replicas`` must confirm the changes. After a StoreConnectionError, any part of the scripts may have run. If
+        the server refuses a script, this raises JobError.
         """
         import coredis.exceptions as errors  # noqa: PLC0415
 
@@ -185,17 +177,9 @@ class StoreServer:
                 return answers
 
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
-        """Return the entries of a stream after the entry ``after``. Wait at most ``seconds`` for the first.
+        """Return the ids and values of the entries of a stream after the entry ``after``. A checkpoint.
 
-        A checkpoint.
-
-        Return immediately if ``seconds`` is 0.
-
-        Returns:
-            The id of each entry, and the entry's values by name.
-
-        Raises:
-            StoreConnectionError: If the server does not respond.
+        Wait at most ``seconds`` for the first; 0 returns immediately.
         """
         with _mapped(self._address):
             with trio.fail_after(ROUND_SECONDS + seconds):
@@ -205,11 +189,7 @@ class StoreServer:
         return [(text_of(entry.identifier), entry.field_values) for entry in entries]
 
     async def facts(self) -> Mapping[str, str]:
-        """Return the information that the server reports about itself, and its configuration. A checkpoint.
-
-        Raises:
-            StoreConnectionError: If the server does not respond.
-        """
+        """Return the information that the server reports about itself, and its configuration. A checkpoint."""
         import coredis.exceptions as errors  # noqa: PLC0415
 
         with _mapped(self._address):
@@ -282,8 +262,7 @@ def _tls_error(error: BaseException) -> ssl.SSLError | None:
 def refusal_words(words: str) -> str:
     """Return the message of a server that refused a command, followed by the fix if it is known.
 
-    Raises:
-        StoreConnectionError: If the server may accept the command later.
+    Raises StoreConnectionError if the server may accept the command later.
     """
     if _AWAY.search(words):
         raise StoreConnectionError(words)
@@ -291,14 +270,7 @@ def refusal_words(words: str) -> str:
 
 
 def check_installed(extra: str = "redis") -> None:
-    """Check that the client's library is installed.
-
-    Args:
-        extra: The extra that the message names.
-
-    Raises:
-        UsageError: If the library is not installed.
-    """
+    """Check that the client's library is installed. The message names the extra."""
     try:
         import coredis  # noqa: F401, PLC0415 - an extra
     except ImportError as error:
@@ -308,13 +280,7 @@ def check_installed(extra: str = "redis") -> None:
 
 @asynccontextmanager
 async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
-    """Connect to a server for the duration of a block.
-
-    Enter and leave the block in one task, because the client has a nursery.
-
-    Raises:
-        UsageError: If coredis is not installed.
-    """
+    """Connect to a server for a block. Enter and leave the block in one task, because the client has a nursery."""
     check_installed()
     import coredis  # noqa: PLC0415 - an extra
     from coredis.retry import NoRetryPolicy  # noqa: PLC0415

@@ -84,6 +84,7 @@ T = TypeVar("T")
 _CLOSE_SECONDS = 8.0
 _GIVEN_UP = HostGivenUp.WORDS.encode()
 _LANES_AT_ONCE = 32
+_WRITTEN = StepResult()
 
 
 class _QueueEntry(Generic[T]):
@@ -149,11 +150,9 @@ class _Pipeline:
 
 
 class _RoundTrips:
-    """The submitted work, and the round trip that carries it out.
+    """The submitted work: that of the next round trip (``open``) and of the round trip in progress.
 
     Attributes:
-        open: The work of the next round trip.
-        running: The work of the round trip in progress; None if there is none.
         renew_at: Event loop time, in seconds, of the next renewal of the lease.
         has_ended: Set when the job has ended.
     """
@@ -191,17 +190,9 @@ class _RoundTrips:
 
 
 class RedisJob(Job):
-    """A job in a server, created by :func:`~trawl.frontier.redis.startup.open_job`.
-
-    Args:
-        address: The address of the job.
-        session: The session that has joined the job.
-        state: The result of ``state.lua``.
-        lease: Length of the session's lease, in seconds.
-        replicas: Number of replicas that must confirm each step.
+    """A job in a server, created by :func:`~trawl.frontier.redis.startup.open_job` from the result of ``state.lua``.
 
     Attributes:
-        session: The session.
         keeper: Renews the lease while the event loop is blocked; None in a simulation.
         serving: The shielded cancel scope of the connection task. Closing the job needs this task even if the crawl is
             cancelled.
@@ -260,10 +251,7 @@ class RedisJob(Job):
         return part_in(number) in self.session.parts.owned
 
     def orders_after(self, last: int) -> Callable[[], int]:
-        """Return a function that returns arrival orders.
-
-        Each arrival order contains the time since the job started, and the number of the session.
-        """
+        """Return a function that returns arrival orders, made of the time since the job started and the session."""
         return self.session.order
 
     def follow(self, follower: JobFrontier) -> None:
@@ -273,16 +261,10 @@ class RedisJob(Job):
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step with the next round trip. A checkpoint.
 
-        Raises:
-            JobError: If the job belongs to another process now, if the server has lost steps, or if this call is
-                cancelled while the server is unreachable.
+        Raises JobError also if another process owns the job now, if the server has lost steps, or if this call is
+        cancelled while the server is unreachable.
         """
-        await trio.lowlevel.checkpoint_if_cancelled()
-        self.check()
-        given = _QueueEntry(step, applied)
-        self._trips.open.steps.append(given)
-        await self._carried_out()
-        return given.result
+        return await self._submit(step, applied, self._trips.open.steps)
 
     async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
         """Read the first records of lanes, which are passed as numbers and limits. A checkpoint."""
@@ -302,14 +284,10 @@ class RedisJob(Job):
         await self._read_queue(args, hear)
 
     async def read_due(self, lanes: Sequence[int], now: int) -> list[Row]:
-        """Read the first due requests of lanes of held requests; ``now`` is in microseconds since the epoch.
-
-        A checkpoint.
-        """
+        """Read the first held requests that are due at ``now``, in microseconds since the epoch. A checkpoint."""
         limit = AT_ONCE // max(1, len(lanes))
-        return await self._read_held(
-            [(start_of_lane(lane), key_of((0, lane, now + 1, 0.0))[:16], limit) for lane in lanes]
-        )
+        wanted = [(start_of_lane(lane), key_of((0, lane, now + 1, 0.0))[:16], limit) for lane in lanes]
+        return await self._read_held(wanted)
 
     async def read_after(self, lane: int, place: Place | None) -> list[Row]:
         """Read the first requests of a lane after a place, or its first ones. A checkpoint."""
@@ -327,11 +305,9 @@ class RedisJob(Job):
         return found[::2]
 
     async def requeue_failed(self, now: float, *, are_given_up: bool = False) -> list[Row]:
-        """Queue failed requests again, as if they had never been sent, and return their rows. A checkpoint.
+        """Queue failed requests, or only those of given-up hosts, again as if never sent, and return their rows.
 
-        Args:
-            now: The wall time, in seconds since the epoch.
-            are_given_up: Whether to queue only requests of hosts that were given up.
+        ``now`` is in seconds since the epoch. A checkpoint.
         """
         rows: list[Row] = []
         others = 0
@@ -359,9 +335,6 @@ class RedisJob(Job):
         """Write the kept values, and release the job for the next process. A checkpoint. Also works if cancelled.
 
         If the server is unreachable, this gives up after 8 seconds. The next process then waits until the lease ends.
-
-        Raises:
-            JobError: If the saved values could not be written.
         """
         with trio.move_on_after(_CLOSE_SECONDS, shield=True):
             try:
@@ -430,15 +403,14 @@ class RedisJob(Job):
 
     async def _read(self, call: Call, hear: Callable[[Any], T]) -> T:
         """Run a script that only reads in the next round trip, before the steps of that round trip."""
+        return await self._submit(call, hear, self._trips.open.readings)
+
+    async def _submit(self, what: Any, applied: Callable[[Any], T], queue: list[_QueueEntry[Any]]) -> T:
+        """Add work to a queue of the open pipeline, and wait until it is done."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
-        given = _QueueEntry(call, hear)
-        self._trips.open.readings.append(given)
-        await self._carried_out()
-        return given.result
-
-    async def _carried_out(self) -> None:
-        """Wait until the work submitted so far is done."""
+        given = _QueueEntry(what, applied)
+        queue.append(given)
         self._trips.stir()
         try:
             await self._trips.open.ended()
@@ -447,6 +419,7 @@ class RedisJob(Job):
             self.fail(JobError(words, self.name))
             raise
         self.check()
+        return given.result
 
     def check(self) -> None:
         """Raise the error that ended writing, if there is one."""
@@ -593,7 +566,6 @@ class RedisJob(Job):
         if pipeline is None:
             self._hear_session(told)
         else:
-            self._trips.running = pipeline
             self._hear(pipeline, answers, told)
             self.step_times.end(trio.current_time())
         if renews:
@@ -766,6 +738,3 @@ def _removals(step: Step) -> list[bytes]:
             start = key + b"\xff"
         found += (b"R", start, end_of_lane(lane))
     return found
-
-
-_WRITTEN = StepResult()

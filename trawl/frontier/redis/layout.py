@@ -84,25 +84,7 @@ _ALL = (1 << 64) - 1
 
 
 class Keys:
-    """Names of the keys of a job.
-
-    Args:
-        job: The job's name, with any characters.
-
-    Attributes:
-        head: Facts about the job.
-        deadlines: Sessions by the end of their leases.
-        sessions: Values of each session.
-        owners: The owner of each part.
-        queue: Requests.
-        arrivals: Requests that their sessions have not received yet.
-        items: Items.
-        kept: Kept values.
-        kept_of: Kept values of each part.
-        failed: Failed requests.
-        spilled: Requests with spilled items.
-        tried: A temporary key with which a new session checks that it may run the commands.
-    """
+    """Names of the keys of a job, whose name may have any characters. The module's docstring has their content."""
 
     __slots__ = (
         *("_tag", "arrivals", "deadlines", "failed", "head", "items", "kept", "kept_of", "owners", "queue", "sessions"),
@@ -160,10 +142,7 @@ class Keys:
 
 
 def mark_of(fingerprint: bytes) -> tuple[int, int]:
-    """Return the number of a fingerprint's set, and the fingerprint's mark.
-
-    Together they have 80 bits, so 10^9 fingerprints will not collide.
-    """
+    """Return the number of a fingerprint's set, and its mark. 80 bits together, so 10^9 of them will not collide."""
     digest = blake2b(fingerprint, digest_size=10).digest()
     return int.from_bytes(digest[8:], "big") % SUBSETS, int.from_bytes(digest[:8], "big", signed=True)
 
@@ -177,11 +156,7 @@ def key_of(place: Place | Row) -> bytes:
 
 
 def place_of(key: bytes) -> Place:
-    """Return the place of a request from its sort key, or from a value that starts with the sort key.
-
-    Raises:
-        ValueError: If the value is too short.
-    """
+    """Return the place of a request from its sort key, or from a value that starts with the sort key."""
     if len(key) < KEY_BYTES:
         raise ValueError(f"a request of {len(key)} bytes")
     lane, priority, bits, order = struct.unpack(">QQQQ", key[:KEY_BYTES])
@@ -198,11 +173,7 @@ def failed_parts(member: bytes) -> tuple[bytes, bytes]:
 
 
 def row_of(member: bytes) -> Row:
-    """Return the row of a request from its value in the queue.
-
-    Raises:
-        ValueError: If the value is too short.
-    """
+    """Return the row of a request from its value in the queue."""
     return (*place_of(member), member[KEY_BYTES:])
 
 

@@ -40,14 +40,7 @@ _RENEWAL = 1.0 / 4.0  # fraction of a lease that a renewal by the thread may tak
 
 
 class LeaseKeeper:
-    """Keeps the lease of one session.
-
-    Args:
-        session: The session.
-        address: The address of the job.
-        connect: Makes the thread's connection.
-        lease: Length of the lease, in seconds.
-    """
+    """Keeps the lease of one session. Its length is in seconds."""
 
     def __init__(self, session: JobSession, address: Address, connect: Connect, lease: float) -> None:
         self._session = session
@@ -62,10 +55,7 @@ class LeaseKeeper:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the lease has ended because the event loop was blocked.
-
-        Already correct right after the blocking call.
-        """
+        """Whether the lease has ended because the event loop was blocked. Correct right after the blocking call."""
         return self._is_lost or self._silence() > self._lease
 
     async def run(self) -> None:
@@ -77,7 +67,8 @@ class LeaseKeeper:
                 while True:
                     self._is_lost = self.is_lost
                     if self._is_lost:
-                        self._explain(time.monotonic() - self._beat)
+                        seconds = time.monotonic() - self._beat
+                        self._session.away_because = f"{self._line or 'a callback'} blocked it for {seconds:.0f} s"
                     self._beat = time.monotonic()
                     await trio.sleep(self._lease / _LOOKS)
             finally:
@@ -86,10 +77,6 @@ class LeaseKeeper:
     def _silence(self) -> float:
         """Return the seconds since the event loop ran or the thread renewed the lease, whichever was later."""
         return time.monotonic() - max(self._beat, self._renewed_at)
-
-    def _explain(self, seconds: float) -> None:
-        what = self._line or "a callback"
-        self._session.away_because = f"{what} blocked it for {seconds:.0f} s"
 
     # Methods that run in the thread.
 

@@ -16,8 +16,6 @@ server removes the session from the line. The session asks again when it next re
 until their deadlines, and then count as sent. After one lease and one heartbeat without contact, the server gives the
 session's places to other sessions. Before that time, the session cancels its requests in flight, as it does when the
 job's lease ends.
-
-Only a job in a server has this client, because shared scopes need separate connections and a script.
 """
 
 from __future__ import annotations
@@ -42,14 +40,9 @@ __all__ = ["RedisSharedScopeClient"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
-HEARTBEAT = 1.0
-"""Maximum seconds between two round trips while there are asks or tokens."""
-
-TOKEN_SECONDS = 5.0
-"""Seconds for which a token is valid, counted from the time at which the token allows the send."""
-
-# Seconds by which a token expires here before its deadline in the server, because the machines' clocks drift.
-_MARGIN = 0.25
+HEARTBEAT = 1.0  # maximum seconds between two round trips while there are asks or tokens
+TOKEN_SECONDS = 5.0  # seconds for which a token is valid, counted from the time at which the token allows the send
+_MARGIN = 0.25  # seconds by which a token expires here before its deadline in the server, because clocks drift
 _ROUNDING = 1e-5  # seconds; clocks count microseconds
 _LEAVE_SECONDS = 1.0
 _NEWS_SECONDS = 2.0
@@ -91,12 +84,7 @@ class _SendRecord:
 
 
 class _Operations:
-    """The operations that the server must still get, in order.
-
-    Attributes:
-        unsent: The operations.
-        stirred: Set when there are some.
-    """
+    """The operations that the server must still get, in order. ``stirred`` is set when there are some."""
 
     def __init__(self) -> None:
         self.unsent: list[Any] = []
@@ -132,12 +120,10 @@ class _Operations:
 
 
 class _Contact:
-    """The round trips with the server, in event loop time.
+    """The round trips with the server, in event loop time: the start of the first and of the latest.
 
     Attributes:
         ahead: Lower bound of event loop time minus server time, from the latest round trip.
-        began_at: Start of the first round trip.
-        heard_at: Start of the latest round trip.
         call_at: Time of the next round trip if nothing happens before.
     """
 
@@ -159,13 +145,8 @@ class _Contact:
 class RedisSharedScopeClient:
     """The client of a job for the scopes that its processes share. Its task is :meth:`run`.
 
-    Args:
-        address: Address of the job.
-        session: The name of this process's session: letters and digits.
-        life: Length of the session's lease, in seconds. After this time and a heartbeat without contact, the session
-            loses its places.
-        lease: The session's lease. It must end before the places are lost.
-        connect: Makes a connection.
+    The name of the session has letters and digits. ``life`` is the length of its lease, in seconds. After this time and
+    a heartbeat without contact, the session loses its places. The lease must end before that.
     """
 
     def __init__(self, address: Address, session: str, *, life: float, lease: SessionLease, connect: Connect) -> None:
@@ -193,10 +174,7 @@ class RedisSharedScopeClient:
     # Methods that the scheduler and the throttle call.
 
     def listen(self, came: Callable[[Token], None], adopt: Callable[[str, bytes, float], None]) -> None:
-        """Set two functions.
-
-        ``came`` is called with each token, and ``adopt`` with limits that another session has learned.
-        """
+        """Call ``came`` with each token, and ``adopt`` with limits that another session has learned."""
         self._came, self._adopt = came, adopt
 
     def ask(self, scopes: Sequence[tuple[str, float]], priority: int, lead: float = 0.0) -> int:
@@ -262,11 +240,7 @@ class RedisSharedScopeClient:
     # The client's tasks.
 
     async def run(self) -> None:
-        """Exchange messages with the server until cancelled. Then try for one second to leave the line. A checkpoint.
-
-        Raises:
-            JobError: If the server refuses an operation.
-        """
+        """Exchange messages with the server until cancelled. Then try for a second to leave the line. A checkpoint."""
         await self._operations.stirred.wait()  # a crawl without shared scopes needs no connection
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._work)

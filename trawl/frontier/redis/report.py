@@ -1,7 +1,8 @@
 """Reports on a job in a server, for ``trawl job``. For a job in a directory, see :mod:`trawl.frontier.inspect`.
 
 Reading does not disturb the processes of the job. To queue failed requests again, this process joins the job for a
-moment. These functions call ``trio.run`` themselves.
+moment. These functions call ``trio.run`` themselves. They raise UsageError if there is no job or its address is wrong,
+and JobError if the server does not respond, refuses a command, or has a job that another release wrote.
 """
 
 from __future__ import annotations
@@ -39,48 +40,25 @@ __all__ = ["ask_processes", "export_pending", "failures", "inspect_job", "order"
 
 T = TypeVar("T")
 
-ASKED = 10.0
-"""Seconds for which a question is asked at least."""
-
-LOOK_EVERY = 0.1
-"""Seconds between two looks for replies."""
-
-AT_ONCE = 500
-"""Maximum number of requests or lanes in one read."""
+ASKED = 10.0  # seconds for which a question is asked at least
+LOOK_EVERY = 0.1  # seconds between two looks for replies
+AT_ONCE = 500  # maximum number of requests or lanes in one read
 
 
 def inspect_job(url: str, *, has_scopes: bool = True) -> JobReport:
-    """Report the content of the job at ``url``.
-
-    Args:
-        url: The job's address.
-        has_scopes: Whether to count the pending requests by scope, which reads every lane of the job.
-
-    Raises:
-        JobError: If the server does not respond, refuses a command, or has a job that another release wrote.
-        UsageError: If there is no job, or the address is wrong.
-    """
+    """Report the content of the job at ``url``. Counting by scope reads every lane of the job."""
     return _asked(url, partial(_report, has_scopes=has_scopes))
 
 
 def failures(url: str, limit: int, *, are_given_up: bool = False) -> list[Failure]:
-    """Return the latest ``limit`` failed requests, latest first.
-
-    Args:
-        url: The job's address.
-        limit: Maximum number to return.
-        are_given_up: Whether to return requests of hosts that were given up, instead of other failed requests.
-
-    Raises:
-        JobError: If the server does not respond or refuses.
-        UsageError: If there is no job, or the address is wrong.
-    """
+    """Return the latest ``limit`` failed requests, latest first: those of hosts that were given up, or the others."""
 
     async def ask(ask: _Ask, keys: Keys, _: Address) -> list[Failure]:
         found: list[Failure] = []
         async for member in _failed(ask, keys):
+            reason, record = failed_parts(member)
             if _is_given_up(member) is are_given_up:
-                found.append(_failure(member))
+                found.append(Failure(unpack(record).url, reason.decode("utf-8", "replace")))
                 if len(found) == limit:
                     break
         return found
@@ -91,13 +69,7 @@ def failures(url: str, limit: int, *, are_given_up: bool = False) -> list[Failur
 def requeue_failed(url: str, now_utc: datetime) -> int:
     """Queue the failed requests again, each at its old place and with all retries available, and return their number.
 
-    Args:
-        url: The job's address.
-        now_utc: The current wall time. A host that was given up before this time may be tried again.
-
-    Raises:
-        JobError: If the server does not respond or refuses.
-        UsageError: If there is no job, or the address is wrong.
+    A host that was given up before the wall time ``now_utc`` may be tried again.
     """
     inspect_job(url, has_scopes=False)  # check that the job exists, because open_job() would create it
     address = Address.parse(url)
@@ -112,15 +84,8 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
 def order(url: str, key: str, line: str, *, is_heard: bool) -> None:
     """Add an order to the job's list. Each process executes the order when it renews its lease.
 
-    Args:
-        url: The job's address.
-        key: The key of the order, which replaces an earlier order with the same key.
-        line: The order, with a number and the key before it.
-        is_heard: Whether a process works on the job. Only then does a full list lose its oldest order.
-
-    Raises:
-        JobError: If the server does not respond or refuses.
-        UsageError: If there is no job, the address is wrong, or the list is full. Nothing is changed.
+    It replaces an earlier order with the same key. ``line`` has a number and the key before the order. A full list
+    loses its oldest order if a process works on the job. Otherwise this raises UsageError and changes nothing.
     """
 
     async def ask(ask: _Ask, keys: Keys, address: Address) -> None:
@@ -133,17 +98,9 @@ def order(url: str, key: str, line: str, *, is_heard: bool) -> None:
 
 
 def ask_processes(url: str, id: str, question: str, patience: float) -> list[SessionReport]:
-    """Ask all processes of a job a question, and return their sessions with their replies so far.
+    """Ask all processes of a job a question in one line, and return their sessions with their replies so far.
 
-    Args:
-        url: The job's address.
-        id: The id of the question. A question with the same id is asked again.
-        question: The question, in one line.
-        patience: Seconds to wait for processes that have not replied yet; 0.0 to wait for none.
-
-    Raises:
-        JobError: If the server does not respond or refuses.
-        UsageError: If there is no job, or the address is wrong.
+    A question with the same id is asked again. ``patience`` is in seconds.
     """
 
     async def asked(ask: _Ask, keys: Keys, address: Address) -> list[SessionReport]:
@@ -160,14 +117,7 @@ def ask_processes(url: str, id: str, question: str, patience: float) -> list[Ses
 
 
 def export_pending(url: str) -> Iterator[bytes]:
-    """Yield each pending request as a line of JSON, by lane. Requests of hosts that were given up come last.
-
-    Values of types that JSON lacks are written as strings.
-
-    Raises:
-        JobError: If the server does not respond or refuses.
-        UsageError: If there is no job, or the address is wrong.
-    """
+    """Yield each pending request as a line of JSON, by lane. Requests of hosts that were given up come last."""
     after = b""
     while True:
 
@@ -321,8 +271,3 @@ async def _failed(ask: _Ask, keys: Keys) -> AsyncGenerator[bytes, None]:
 
 def _is_given_up(member: bytes) -> bool:
     return failed_parts(member)[0].startswith(HostGivenUp.WORDS.encode())
-
-
-def _failure(member: bytes) -> Failure:
-    reason, record = failed_parts(member)
-    return Failure(unpack(record).url, reason.decode("utf-8", "replace"))

@@ -1,10 +1,10 @@
 """A session: this process's membership in a job, and the parts that it owns. It follows the results of one script.
 
-The script is ``share.lua``. The job calls it to renew the lease, when a step reports that a session has joined or left,
-and every quarter of a second while there are other sessions or this session is idle. The script ends sessions whose
-leases have expired, and assigns free parts to this session. For these parts it returns a *survey*, which has the number
-of requests and the first request of each lane. It reports by how many parts this session exceeds its share, and returns
-requests that arrived from other sessions. If a response is lost, nothing counts twice:
+The job calls ``share.lua`` to renew the lease, when a step reports that a session has joined or left, and every quarter
+of a second while there are other sessions or this session is idle. The script ends sessions whose leases have expired,
+and assigns free parts to this session. For these parts it returns a *survey*, which has the number of requests and the
+first request of each lane. It reports by how many parts this session exceeds its share, and returns requests that
+arrived from other sessions. If a response is lost, nothing counts twice:
 
 * Each call in which the session receives parts has a number, separate from the numbers of steps. If this session has
   not confirmed the number, the script returns the same parts again, in their current state.
@@ -15,9 +15,6 @@ requests that arrived from other sessions. If a response is lost, nothing counts
 
 This session stops owning a part as soon as it releases the part in memory, although the step that records the release
 comes later. If a request is stored in the part in the meantime, the next owner of the part finds it.
-
-Only a job in a server has a session. This module processes changes made by other sessions. The job's own steps are in
-:mod:`trawl.frontier.redis.job`.
 
 Length: the parts of a session, what it knows of others, and its calls follow from the results of one script.
 """
@@ -115,9 +112,6 @@ class ChangeQueue:
 class OwnedParts:
     """The parts that a session owns, and those that it is about to release.
 
-    Args:
-        changes: Receives the changes that the engine must know.
-
     Attributes:
         owned: The parts, each with the number of the last arrival when the part was received.
         kept: The kept values of each part, by name.
@@ -145,11 +139,7 @@ class OwnedParts:
         return () if self._follower is None else self._follower.leased_parts()
 
     def release(self, parts: Collection[int]) -> int:
-        """Stop owning parts, and return the number of their pending requests. :meth:`released` must follow.
-
-        Raises:
-            ValueError: If a part has a leased request or does not belong to this session. No part is released.
-        """
+        """Stop owning parts, and return the number of their pending requests. :meth:`released` must follow."""
         assert self._follower is not None
         if leased := set(parts).intersection(self.leased()):
             raise ValueError(f"a request of part {min(leased)} is leased")
@@ -254,14 +244,10 @@ class OwnedParts:
         self._lose(_spread(rest, wanted) if is_joined else rest[-wanted:])
 
     def feed(self, starving: int, working: int) -> None:
-        """Choose parts with pending requests to release for sessions that have been idle for some time.
+        """Choose parts with pending requests to release for the ``starving`` of the ``working`` sessions.
 
         A hash distributes the hosts at random. With few hosts, or near the end of a job, one session may have many more
         pending requests than other sessions.
-
-        Args:
-            starving: Number of these idle sessions.
-            working: Number of all sessions that take parts.
         """
         if not starving or self._losing or self._giving:
             return
@@ -377,11 +363,9 @@ class Polling:
 
 
 class Inbox:
-    """The orders and questions that the store has for the processes of a job, and this session's replies.
+    """The orders and questions that the store has for the processes of a job, one per line, and this session's replies.
 
-    Attributes:
-        orders: The list of orders, one per line.
-        asks: The questions, one per line; "" if none is asked now.
+    ``orders`` or ``asks`` is "" if there are none.
     """
 
     def __init__(self) -> None:
@@ -424,9 +408,7 @@ class Inbox:
 class ArrivalOrders:
     """Arrival orders, which are unique in a job, and increase with time in all sessions.
 
-    Args:
-        number: Number of the session.
-        elapsed: Microseconds since the job started.
+    ``elapsed`` is in microseconds since the job started.
     """
 
     def __init__(self, number: int, elapsed: int) -> None:
@@ -451,24 +433,14 @@ class JobSession:
             ...                                     send nothing more to their hosts, and wait for requests in flight
             await job.session.give_back({part: {"throttle": blob}})
 
-    Args:
-        keys: The job's keys.
-        number: Number of the session, unique in the job. The first session has number 1.
-        elapsed: Microseconds since the job started.
-        works: Whether the session takes parts. The leader of other processes does not.
-        exports: Whether the session should write items to feeds.
-        shown: The address of the job, for messages.
-
     Attributes:
+        number: Number of the session, unique in the job. The first session has number 1.
         began_at: Event loop time, in seconds, at which the first of the current sessions started.
-        works: Whether the session takes parts.
+        works: Whether the session takes parts. The leader of other processes does not.
         is_first: Whether no other session worked on the job when this session joined the job.
         pending: Number of pending requests of the whole job when this session joined the job.
-        parts: The parts that this session owns.
-        others: The other sessions of the job.
         order: Returns the next arrival order.
         was_away: Whether the server has been unreachable since the script's last response.
-        inbox: Orders and questions to the job's processes.
         away_because: Why this process could not renew its lease; "" if the reason is unknown.
     """
 
@@ -516,28 +488,16 @@ class JobSession:
     async def next_change(self) -> Change:
         """Wait for the next change and return it. The frontier already includes it. Only one task may call this.
 
-        A checkpoint.
-
-        Raises:
-            JobError: If this session has ended, or the job's store can't be read or written.
+        A checkpoint. Raises JobError if this session has ended, or the job's store can't be used.
         """
-        return await self._changes.take(self._check)
-
-    def _check(self) -> None:
-        if self._job is not None:
-            self._job.check()
+        assert self._job is not None
+        return await self._changes.take(self._job.check)
 
     async def give_back(self, kept: Mapping[int, Mapping[str, bytes]]) -> int:
-        """Release parts in one step, and store values for their next owners. A checkpoint.
+        """Release parts in one step, and return the number of their pending requests, including held requests.
 
-        The frontier forgets the lanes of these parts.
-
-        Returns:
-            The number of pending requests of these parts, including held requests.
-
-        Raises:
-            JobError: If this session has ended, or the job's store can't be written.
-            ValueError: If a part has a leased request or does not belong to this session. No part is released.
+        The values are stored for the next owners. The frontier forgets the lanes of these parts. A checkpoint. Raises
+        ValueError if a part has a leased request or does not belong to this session; then no part is released.
         """
         assert self._job is not None
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -556,9 +516,7 @@ class JobSession:
     def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
         """Exchange counts with other sessions, every quarter of a second while there are other sessions.
 
-        Args:
-            counts: Returns the current counts of this session.
-            others: Receives the counts of all other sessions, including ended sessions.
+        ``others`` receives the counts of all other sessions, including ended sessions.
         """
         self.others.count(counts, others)
 
@@ -570,12 +528,7 @@ class JobSession:
     async def order_all(self, key: str, line: str) -> None:
         """Add an order to the list of the job, so that all its processes execute it. A checkpoint.
 
-        Args:
-            key: The key of the order, which replaces an earlier order with the same key.
-            line: The order, with a number and the key before it.
-
-        Raises:
-            JobError: If the server can't be used.
+        It replaces an earlier order with the same key. ``line`` has a number and the key before the order.
         """
         assert self._job is not None
         await self._job.order(key, line)
@@ -630,11 +583,8 @@ class JobSession:
     def call(self, lease: float | None, *, takes: bool, leaves: str = "") -> Call:
         """Return the call of the script that reports on the job.
 
-        Args:
-            lease: Seconds for which to renew the lease; None to leave the lease unchanged.
-            takes: Whether to take parts, if this session works.
-            leaves: "" if the session stays. If it leaves the job, ``"clean"`` if its last sends are stored, otherwise
-                ``"unclean"``.
+        ``lease`` is in seconds; None leaves it unchanged. A session that leaves the job ``leaves`` it ``"clean"`` if
+        its last sends are stored, otherwise ``"unclean"``.
         """
         length, said = ("", b"") if lease is None else (int(lease * 1e6), self._said)
         takes, polling = takes and self.works, self._polling
@@ -646,20 +596,13 @@ class JobSession:
         return "share", self._keys.of_share, args
 
     def renewal(self, lease: float) -> Call:
-        """Return a call that only renews the lease. Its response need not be processed.
-
-        A thread makes this call to renew the lease while the event loop is blocked.
-        """
+        """Return a call that only renews the lease, for a thread. Its response need not be processed."""
         args: list[bytes | str | int] = [self.number, self.parts.takings, int(lease * 1e6), 0, int(self._exports), 0]
         args += [self.parts.heard, b"", "", 0, 0, "", self.others.moved, b""]
         return "share", self._keys.of_share, args
 
     def hear(self, answer: Sequence[Any]) -> int:
-        """Process the script's response, and return the position of the last item.
-
-        Raises:
-            SessionEnded: If another session ended this session, or the server has lost its last steps.
-        """
+        """Process the script's response, and return the position of the last item. Raises SessionEnded."""
         if answer[0] != b"ok":
             raise self.ended(answer[0])
         _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
@@ -672,7 +615,10 @@ class JobSession:
         others.working = int(working)
         others.exporter = exporter.decode(), name.decode("utf-8", "replace"), int(left)
         parts.hear_arrived(arrived)
-        self._hear_start(start.decode())
+        if self._start not in (start.decode(), "done"):
+            self._start = start.decode()
+            if self._start == str(self.number):
+                self._changes.add(StartReceived())
         self.inbox.hear(orders.decode("utf-8", "replace"), asks.decode("utf-8", "replace"))
         if int(takings) > parts.takings:
             parts.takings = int(takings)
@@ -705,12 +651,6 @@ class JobSession:
         """Notify the engine that the outbox has items of other sessions, if this session exports items."""
         if self.is_exporter:
             self._changes.add_items(end)
-
-    def _hear_start(self, start: str) -> None:
-        if self._start not in (start, "done"):
-            self._start = start
-            if start == str(self.number):
-                self._changes.add(StartReceived())
 
 
 def _spread(parts: Sequence[int], count: int) -> list[int]:

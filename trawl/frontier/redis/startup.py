@@ -53,15 +53,7 @@ _POLICIES: Mapping[str, str] = {
 
 @attrs.frozen(kw_only=True)
 class _SessionOptions:
-    """Options of a session that joins a job.
-
-    Attributes:
-        durability: The durability for which the server must be configured.
-        lease: Length of the lease, in seconds.
-        exports: Whether the session writes the job's items to feeds.
-        works: Whether the session sends requests.
-        terms: Settings that all processes of the job must share, as digests by name.
-    """
+    """Options of a session that joins a job, as in :func:`open_job`."""
 
     durability: Durability
     lease: float
@@ -188,8 +180,11 @@ async def _open(server: StoreServer, address: Address, options: _SessionOptions)
     except (ValueError, TypeError, LookupError) as error:
         words = f"job {address.shown}: it is damaged (its content can't be read: {error!r})"
         raise JobError(words, address.shown) from error
-    if session.is_alone:  # only the first process logs the durability
-        _tell_durability(address, options.durability)
+    # Only the first process logs the durability. A server on a Unix socket stops together with this machine, so "fast"
+    # needs no message.
+    durability = options.durability
+    if session.is_alone and (durability != "fast" or "unix_socket_path" not in address.options):
+        logger.info("job %s: durability %s: %s", address.shown, durability, _POLICIES[durability])
     return job
 
 
@@ -224,9 +219,8 @@ def _differences(terms: Mapping[str, str], others: Sequence[bytes], lease: float
         differing = sorted(key for key in {*terms, *theirs} if terms.get(key) != theirs.get(key))
         if differing:
             what = f"{', '.join(differing[:_TOLD])}{' and more' if len(differing) > _TOLD else ''}"
-            words = (
-                f"{text_of(name)} works on it, and differs in {what}: start this one with equal values, or end that one"
-            )
+            what_to_do = "start this one with equal values, or end that one"
+            words = f"{text_of(name)} works on it, and differs in {what}: {what_to_do}"
             return f"{words}; if that one was killed, wait for {lease:.0f} s"
     return ""
 
@@ -257,22 +251,16 @@ async def _export(server: StoreServer, session: JobSession, address: Address, le
 
 
 def check_head(flat: Sequence[Any], address: Address) -> None:
-    """Raise an error if a job's format differs from the format of this release.
-
-    Raises:
-        JobError: If the job has another format.
-        UsageError: If there is no job.
-    """
+    """Raise an error if there is no job, or its format differs from the format of this release."""
     head = texts_of(flat)
     shown = address.shown
     if not head:
         raise UsageError(f"job {shown}: there is no job of this name")
     for name, value in _form().items():
         if head.get(name) != str(value):
-            words = f"its {name} is {head.get(name)!r}, and this release uses {value}"
-            raise JobError(
-                f"job {shown}: another release of trawl wrote it ({words}): continue with that release", shown
-            )
+            why = f"its {name} is {head.get(name)!r}, and this release uses {value}"
+            words = f"job {shown}: another release of trawl wrote it ({why}): continue with that release"
+            raise JobError(words, shown)
 
 
 def _form() -> Mapping[str, int | str]:
@@ -281,33 +269,19 @@ def _form() -> Mapping[str, int | str]:
 
 
 def _check_server(facts: Mapping[str, str], address: Address, durability: Durability) -> int:
-    """Check that a server's configuration suits a job.
+    """Check that a server's configuration suits a job, and return the number of replicas that must confirm each step.
 
-    Returns the number of replicas that must confirm each step.
-
-    Raises:
-        UsageError: If the server is too old, may evict keys or may lose steps. The message says what to set.
-        JobUnavailable: If the server is a replica, or has no replica although ``durability`` needs one. This may change
-            soon.
+    Raises UsageError with what to set, or JobUnavailable if a replica or its lack may soon change.
     """
-    wrong = _too_old(facts) or _unsafe(facts) or _unable(facts, durability)
-    if wrong:
+    if wrong := _too_old(facts) or _unsafe(facts) or _unable(facts, durability):
         raise UsageError(f"job {address.shown}: {wrong}")
-    lacks = _lacks(facts, durability)
-    if lacks:
+    if lacks := _lacks(facts, durability):
         raise JobUnavailable(f"job {address.shown}: {lacks}", address.shown)
     if not address.is_own and not any(key.startswith("config.") for key in facts):
         words = "job %s: the server does not show its configuration: it must have `maxmemory-policy noeviction`%s"
         also = "" if durability != "always" else ", `appendonly yes` and `appendfsync always`"
         logger.warning(words, address.shown, also)
     return 1 if durability == "replicated" else 0
-
-
-def _tell_durability(address: Address, durability: Durability) -> None:
-    """Log the durability of a job, and its guarantee."""
-    # A server on a Unix socket stops together with this machine, so "fast" needs no message.
-    if durability != "fast" or "unix_socket_path" not in address.options:
-        logger.info("job %s: durability %s: %s", address.shown, durability, _POLICIES[durability])
 
 
 def _too_old(facts: Mapping[str, str]) -> str:
@@ -335,12 +309,11 @@ _OTHERWISE = "or give --job-durability fast"
 
 
 def _unable(facts: Mapping[str, str], durability: Durability) -> str:
-    if durability == "always":
-        if facts.get("config.appendonly", "yes") != "yes":
-            return f"the server keeps no append-only file: set appendonly yes and appendfsync always, {_OTHERWISE}"
-        fsync = facts.get("config.appendfsync", "always")
-        if fsync != "always":
-            return f"the server's appendfsync is {fsync}: set appendfsync always, {_OTHERWISE}"
+    if durability == "always" and facts.get("config.appendonly", "yes") != "yes":
+        return f"the server keeps no append-only file: set appendonly yes and appendfsync always, {_OTHERWISE}"
+    fsync = facts.get("config.appendfsync", "always")
+    if durability == "always" and fsync != "always":
+        return f"the server's appendfsync is {fsync}: set appendfsync always, {_OTHERWISE}"
     return ""
 
 
