@@ -57,7 +57,7 @@ class Session:
         if free:
             await session.give_back({part: {} for part in free})
         has_heard = session.parts.heard == int(told.get(f"{session.number} arrived", "0"))
-        return before == (set(session.parts.owned), session.parts.heard) and has_heard and not session.has_more
+        return before == (set(session.parts.owned), session.parts.heard) and has_heard and not session.polling.has_more
 
 
 async def settle(sessions: Sequence[Session], job: str) -> None:

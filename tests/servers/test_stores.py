@@ -353,16 +353,16 @@ def test_what_sessions_have_counted_is_summed_and_stays_when_they_are_gone(serve
     async def run() -> None:
         told, heard = trio.open_memory_channel[Counts](100)
         async with open_job(address) as one:
-            one.session.count(lambda: own, told.send_nowait)
+            one.session.others.count(lambda: own, told.send_nowait)
             async with open_job(address, exports=False) as two:
-                two.session.count(lambda: others, lambda _: None)
+                two.session.others.count(lambda: others, lambda _: None)
                 while await heard.receive() != others:
                     pass
             while await heard.receive() != others._replace(in_flight=0):
                 pass
         async with open_job(address) as one:  # who begins when no other works counts anew
             told, heard = trio.open_memory_channel[Counts](100)
-            one.session.count(lambda: own, told.send_nowait)
+            one.session.others.count(lambda: own, told.send_nowait)
             one.session.ask_if_over(is_idle=True)
             assert await heard.receive() == Counts()
 

@@ -147,7 +147,7 @@ class CrawlLimits:
         """Let the limits hold for all processes of a job, of which ``session`` is this one's."""
         self.began_at = session.began_at
         self.items.is_needed = True
-        session.count(self._counts, self._hear)
+        session.others.count(self._counts, self._hear)
 
     @property
     def may_page(self) -> bool:

@@ -388,14 +388,7 @@ class OutboxItem:
 
 
 class Counts(NamedTuple):
-    """The counts of all sessions since the first of the current sessions started.
-
-    Attributes:
-        pages: Number of pages, as ``CLOSESPIDER_PAGECOUNT`` counts them.
-        in_flight: Number of requests in flight.
-        items: Number of items.
-        errors: Number of failed callbacks.
-    """
+    """The counts of all sessions since the first of the current ones started, as for ``CLOSESPIDER_PAGECOUNT``."""
 
     pages: int = 0
     in_flight: int = 0

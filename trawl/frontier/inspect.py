@@ -45,7 +45,7 @@ AT_ONCE = 1000
 
 @attrs.frozen
 class LeasedRequest:
-    """A request that is leased since a time."""
+    """A leased request, and the time in UTC at which it was leased."""
 
     url: str
     since_utc: datetime

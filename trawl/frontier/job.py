@@ -224,11 +224,7 @@ class Outbox:
         return [self._tail[i] for i in range(first, min(first + limit, len(self._tail)))]
 
     def done(self, position: int) -> None:
-        """Forget the items up to ``position``, which the feeds have written.
-
-        Raises:
-            ValueError: If no such item exists yet, or if a later position was passed before.
-        """
+        """Forget the items up to ``position``, which the feeds have written. It never decreases."""
         if not self.start <= position <= self.end:
             raise ValueError(f"the feeds can't be at {position}: the outbox goes from {self.start} to {self.end}")
         self.start = position
@@ -237,12 +233,7 @@ class Outbox:
 
 
 class StepTimes:
-    """The durations of a job's steps.
-
-    Attributes:
-        last: Seconds that the last step took.
-        began_at: Event loop time, in seconds, at which the current step was started; None if there is none.
-    """
+    """The seconds that the last step took, and the event loop time at which the current step was started, if any."""
 
     __slots__ = ("began_at", "last")
 
@@ -427,9 +418,7 @@ class Job:
     def callbacks_folder(self) -> Path:
         """Return the folder in which processes of this machine record their running callbacks. Blocks.
 
-        Raises:
-            OSError: If the folder can't be created.
-            JobError: If other users may write to the folder.
+        Raises JobError if other users may write to it, and OSError.
         """
         raise NotImplementedError
 

@@ -7,16 +7,8 @@ in the job. At most one session *owns* a part. Only the owner sends to the hosts
 counts every request to them. If another session finds a request for these hosts, it stores the request immediately, and
 the owner *receives* it.
 
-The store assigns parts to sessions when sessions join and leave. The engine reads one change after another
-(:meth:`JobSession.next_change <trawl.frontier.redis.sessions.JobSession.next_change>`)::
-
-    parts received     this session owns more parts; their lanes and kept values are in memory
-    parts required     another session needs parts; send nothing more to their hosts, and release each part
-                       with its kept values when none of its requests is in flight
-    requests received  requests of other sessions are in the frontier's memory
-    items received     items of other sessions are in the outbox (only if this session exports)
-    start received     this session must read ``start()``
-    job finished       no request is pending or in flight and ``start()`` was read; the crawl ends
+The store assigns parts to sessions when sessions join and leave. The engine reads one :data:`Change` after another
+(:meth:`JobSession.next_change <trawl.frontier.redis.sessions.JobSession.next_change>`).
 
 A lane has a signed 64-bit number. In a directory, all bits come from a hash of the lane's key. In a server, the top ten
 bits are the number of the lane's part and the other bits come from the hash, so that the lanes of a part are stored
@@ -154,7 +146,10 @@ class PartsReceived:
 
 @attrs.frozen
 class PartsRequired:
-    """Other sessions wait for parts of this session. Release each part as soon as none of its requests is leased."""
+    """Other sessions wait for parts of this session.
+
+    Send nothing more to their hosts, and release each part with its kept values when none of its requests is leased.
+    """
 
     parts: Sequence[int]
 

@@ -435,9 +435,7 @@ class RecordFormat:
     def decode(self, blob: bytes, now: float) -> Record:
         """Decode a record at the event loop time ``now``.
 
-        Raises:
-            ValueError: If ``blob`` is not a record, or the request can't be created from it.
-            LookupError: If the spider no longer has the request's callback.
+        Raises ValueError if it is damaged, or LookupError if the spider no longer has its callback.
         """
         stored = unpack(blob)
         meta, notes = meta_and_notes(stored.meta)

@@ -32,6 +32,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import attrs
 import trio
 
 from trawl.blocking import Blocking
@@ -258,14 +259,12 @@ def _make(directory: Path) -> None:
     check_directory(directory)
 
 
+@attrs.define(eq=False)
 class _Step:
-    __slots__ = ("applied", "given", "result", "run")
-
-    def __init__(self, run: Callable[[sqlite3.Connection], Any], applied: Callable[[Any], Any]) -> None:
-        self.run = run
-        self.applied = applied
-        self.given: Any = None
-        self.result: Any = None
+    run: Callable[[sqlite3.Connection], Any]
+    applied: Callable[[Any], Any]
+    given: Any = None
+    result: Any = None
 
 
 class _Transaction:
@@ -285,16 +284,12 @@ class _Transaction:
     async def ended(self) -> None:
         """Wait until the transaction has ended. A cancellation takes effect after that."""
         self.waiting.append(trio.lowlevel.current_task())
-        await trio.lowlevel.wait_task_rescheduled(_not_now)
+        await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
 
     def end(self) -> None:
         for task in self.waiting:
             trio.lowlevel.reschedule(task)
         self.waiting.clear()
-
-
-def _not_now(_: object) -> trio.lowlevel.Abort:
-    return trio.lowlevel.Abort.FAILED
 
 
 class Transactions:
@@ -405,11 +400,10 @@ class Transactions:
             connection.execute("COMMIT")
             if is_synced:
                 connection.execute("PRAGMA synchronous = NORMAL")
-        except BaseException as error:
-            if connection.in_transaction:  # after some errors, SQLite has already rolled it back
+            self.committed += 1
+        except DATABASE_ERRORS as error:
+            raise job_error(self._directory, error) from error
+        finally:
+            if connection.in_transaction:  # it failed; after some errors, SQLite has already rolled it back
                 with suppress(sqlite3.Error):  # the first error describes the cause
                     connection.execute("ROLLBACK")
-            if isinstance(error, DATABASE_ERRORS):
-                raise job_error(self._directory, error) from error
-            raise
-        self.committed += 1

@@ -83,7 +83,7 @@ class Layer:
 
 
 def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Settings:
-    """Load settings from ``layers``, weakest first, over the defaults.
+    """Return the settings from ``layers``, weakest first, over the defaults.
 
     Scrapy's settings that have another name in trawl are renamed. Scrapy's settings without effect are ignored with a
     warning. In the lists of components (such as ``ITEM_PIPELINES``), false turns a component off like None, because
@@ -94,9 +94,6 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
         layers: The sources.
         tell: Function that is called with each warning; logs it by default. Pass another function to avoid repeated
             warnings.
-
-    Returns:
-        The settings.
 
     Raises:
         SettingsError: If a name is unknown or a value does not fit. The message names the entry and its source.
@@ -173,13 +170,10 @@ def _with_none(values: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def is_moved_crawl(*layers: Layer) -> bool:
-    """Return whether a crawl with the settings of ``layers`` runs a spider that was written for Scrapy.
+    """Return whether a crawl with the settings of ``layers``, weakest first, runs a spider written for Scrapy.
 
     The last layer that sets ``SCRAPY_COMPAT`` decides. If no layer sets it or its value is None, the spider's imports
     decide.
-
-    Args:
-        layers: The sources, weakest first.
 
     Raises:
         SettingsError: If ``SCRAPY_COMPAT`` is neither true, false nor None.

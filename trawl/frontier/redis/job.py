@@ -545,34 +545,28 @@ class RedisJob(Job):
         return min(self._trips.renew_at, self.session.poll_at)
 
     async def _round(self, server: StoreServer) -> None:
-        pipeline = self._trips.running
-        if pipeline is not None and pipeline.calls is None:
+        pipeline = self._trips.running or _Pipeline()  # an empty one only renews the lease or calls the script
+        if pipeline.calls is None:
             pipeline.calls = self._calls(pipeline)
         began = trio.current_time()
         if self.lease.asked_at is None:
             self.lease.asked_at = began
-        if pipeline is not None and pipeline.steps:
+        if pipeline.steps:
             self.step_times.begin(began)
         renews = began >= self._trips.renew_at
-        calls: list[Call] = []
         looks = began >= self._next_look
+        calls = pipeline.calls
         if looks:
-            calls.append(self.session.call(self._lease_seconds if renews else None, takes=not self._is_closing))
-        if pipeline is not None and pipeline.calls is not None:
-            calls += pipeline.calls
+            look = self.session.call(self._lease_seconds if renews else None, takes=not self._is_closing)
+            calls = [look, *calls]
         answers = await server.run(calls, self._replicas)
         self.lease.asked_at = None
-        told = answers.pop(0) if looks else None
-        if pipeline is None:
-            self._hear_session(told)
-        else:
-            self._hear(pipeline, answers, told)
-            self.step_times.end(trio.current_time())
+        self._hear(pipeline, answers, answers.pop(0) if looks else None)
+        self.step_times.end(trio.current_time())
         if renews:
             self._renewed(began)
-        if pipeline is not None:
-            self._trips.running = None
-            pipeline.end()
+        self._trips.running = None
+        pipeline.end()
 
     def _renewed(self, began: float) -> None:
         lease = self.lease
@@ -635,10 +629,6 @@ class RedisJob(Job):
             args.append("B")
         return [*calls, ("apply", keys, args)]
 
-    def _hear_session(self, told: Any) -> None:
-        if told is not None:
-            self._hear_end(self.session.hear(told))
-
     def _hear(self, pipeline: _Pipeline, answers: list[Any], told: Any) -> None:
         """Update memory with changes of the job, with reads and with steps, in the order in which they happened.
 
@@ -646,17 +636,17 @@ class RedisJob(Job):
         step is processed first. For example, the step may have released a part that this session has taken again,
         together with requests that the step stored in the part.
         """
-        written = answers.pop() if pipeline.steps else None
-        if written is not None and written[0] not in (b"ok", b"again"):
+        written: list[Any] = answers.pop() if pipeline.steps else []
+        if written and written[0] not in (b"ok", b"again"):
             raise self.session.ended(written[0])
-        is_again = False
-        if written is not None and written[0] == b"again":
-            is_again = True
+        is_again = bool(written) and written[0] == b"again"
+        if is_again:
             self._hear_step(pipeline, written)
-        self._hear_session(told)
+        if told is not None:
+            self._hear_end(self.session.hear(told))
         for given, answer in zip(pipeline.readings, answers, strict=True):
             given.result = given.applied(answer)
-        if written is None:
+        if not written:
             return
         if not is_again:
             self._hear_step(pipeline, written)

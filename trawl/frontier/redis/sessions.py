@@ -303,7 +303,10 @@ class OtherSessions:
         return has_changed
 
     def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
-        """Exchange counts, as :meth:`JobSession.count` says."""
+        """Exchange counts with other sessions, every quarter of a second while there are other sessions.
+
+        ``others`` receives the counts of all other sessions, including ended sessions.
+        """
         self._counts, self._hear = counts, others
 
     def counted(self) -> str:
@@ -426,13 +429,6 @@ class ArrivalOrders:
 class JobSession:
     """This process's session in a job in a server: its parts, and the changes that the engine reads.
 
-    ::
-
-        change = await job.session.next_change()      in one task, one after another
-        if isinstance(change, PartsRequired):
-            ...                                     send nothing more to their hosts, and wait for requests in flight
-            await job.session.give_back({part: {"throttle": blob}})
-
     Attributes:
         number: Number of the session, unique in the job. The first session has number 1.
         began_at: Event loop time, in seconds, at which the first of the current sessions started.
@@ -460,7 +456,7 @@ class JobSession:
         self._changes = ChangeQueue()
         self.parts: OwnedParts = OwnedParts(self._changes)
         self.others: OtherSessions = OtherSessions()
-        self._polling = Polling()
+        self.polling: Polling = Polling()
         self.order: Callable[[], int] = ArrivalOrders(number, elapsed).next
         self.inbox: Inbox = Inbox()
         self._job: RedisJob | None = None
@@ -513,13 +509,6 @@ class JobSession:
         """With the next renewal, store a description of this session for processes that inspect the job."""
         self._said = words
 
-    def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
-        """Exchange counts with other sessions, every quarter of a second while there are other sessions.
-
-        ``others`` receives the counts of all other sessions, including ended sessions.
-        """
-        self.others.count(counts, others)
-
     def reply(self, replies: bytes) -> None:
         """Store the replies to all questions as soon as possible."""
         self.inbox.reply(replies)
@@ -539,13 +528,13 @@ class JobSession:
         return elapsed << _SESSION_BITS
 
     def _look_soon(self) -> None:
-        self._polling.soon()
+        self.polling.soon()
         if self._job is not None:
             self._job.stir()
 
     def ask_if_over(self, *, is_idle: bool) -> None:
         """Set whether this session is idle. Only an idle session asks the server whether the whole job is finished."""
-        self._polling.set_idle(is_idle=is_idle)
+        self.polling.set_idle(is_idle=is_idle)
         if is_idle and self._job is not None:
             self._job.stir()
 
@@ -563,14 +552,9 @@ class JobSession:
         return self.others.exporter[0] == str(self.number)
 
     @property
-    def has_more(self) -> bool:
-        """True if the script has more changes or parts for this session and should be called again immediately."""
-        return self._polling.has_more
-
-    @property
     def poll_at(self) -> float:
         """Event loop time, in seconds, of the next call to the script."""
-        return self._polling.next_at(is_alone=self.is_alone and not self.inbox.asks)
+        return self.polling.next_at(is_alone=self.is_alone and not self.inbox.asks)
 
     def work_for(self, job: RedisJob) -> None:
         """Set the open job that this session notifies of changes."""
@@ -587,7 +571,7 @@ class JobSession:
         its last sends are stored, otherwise ``"unclean"``.
         """
         length, said = ("", b"") if lease is None else (int(lease * 1e6), self._said)
-        takes, polling = takes and self.works, self._polling
+        takes, polling = takes and self.works, self.polling
         flags = [int(flag) for flag in (takes, self._exports, polling.is_idle and not polling.is_over)]
         starves = takes and trio.current_time() - polling.idle_since >= STARVED
         args = [self.number, self.parts.takings, length, *flags, self.parts.heard, said, leaves]
@@ -607,7 +591,7 @@ class JobSession:
             raise self.ended(answer[0])
         _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
         *taken, orders, starving, counts, moved, owners, names, asks = taken
-        parts, others, polling = self.parts, self.others, self._polling
+        parts, others, polling = self.parts, self.others, self.polling
         others.hear_owners(moved, owners, names)
         polling.heard(has_more=bool(more))
         self.was_away = False
@@ -645,7 +629,7 @@ class JobSession:
 
     def hear_sessions(self, sessions: int) -> None:
         """Update the number of sessions. If it has changed, the script is called again immediately."""
-        self._polling.has_more |= self.others.hear_sessions(sessions)
+        self.polling.has_more |= self.others.hear_sessions(sessions)
 
     def hear_end(self, end: int) -> None:
         """Notify the engine that the outbox has items of other sessions, if this session exports items."""

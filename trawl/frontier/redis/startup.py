@@ -208,7 +208,7 @@ async def _join(server: StoreServer, address: Address, keys: Keys, options: _Ses
     while True:
         (answer,) = await server.run([session.call(options.lease, takes=True)])
         session.hear(answer)
-        if not session.has_more:
+        if not session.polling.has_more:
             return session
 
 
