@@ -115,12 +115,12 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
     return _Adapted(around, may_respond=before is not None)
 
 
+@attrs.frozen
 class _Adapted:
     """The middleware that an object becomes. Its ``process_request``, if any, may return a response."""
 
-    def __init__(self, middleware: Middleware, *, may_respond: bool) -> None:
-        self._middleware = middleware
-        self.may_respond: bool = may_respond
+    _middleware: Middleware
+    may_respond: bool
 
     def __call__(self, fetch: Fetch) -> Fetch:
         return self._middleware(fetch)

@@ -233,7 +233,7 @@ def _pydantic_v1(item: Any) -> object:
         raise ValueError(reason_of(error)) from error
 
 
-JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]  # jSON's types
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]  # JSON's types
 
 
 def to_json(value: object) -> bytes:

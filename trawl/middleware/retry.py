@@ -5,10 +5,9 @@ retry to the budget, and each retry takes one retry from the budget. A small ini
 retries at the start. The balance is at most the reserve plus the fractions of a hundred requests. So after a long time
 without failures, the budget still limits the retries in an outage.
 
-A soft block is a refusal that looks like a page, such as a captcha with status 200. The user's detector is called
-directly after the transport has read the response, before the throttle processes the response. A refusal is converted
-to a :class:`~trawl.errors.SoftBlocked` error, which triggers backoff: the scopes slow down, and the request is sent
-again. After the last attempt, the errback gets the error, which contains the page.
+A soft block is a refusal that looks like a page, such as a captcha with status 200. The user's detector is called with
+the response before the throttle. A refusal is converted to a :class:`~trawl.errors.SoftBlocked` error, which triggers
+backoff and a retry. After the last attempt, the errback gets the error, which contains the page.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ REPLACEMENTS: Mapping[str, str] = {
     "settings.default_settings": "`trawl settings` shows the values; trawl.settings.definitions() has the defaults",
     "shell": "`trawl shell URL --spider FILE.py`, or `breakpoint()` in the callback, with --quiet",
     "signalmanager": "use `crawler.signals.connect` for most signals; watchers (WATCHERS) receive more events",
-    "spiderloader": "`trawl list` finds spiders",
+    **dict.fromkeys(("spiderloader", "utils.spider"), "`trawl list` finds spiders"),
     "spidermiddlewares": _HOOK,
     "spidermiddlewares.depth": f"set DEPTH_LIMIT; instead of a subclass, {_BESIDE} reads response.meta['depth']",
     "spidermiddlewares.httperror": "use handle_httpstatus_list and HTTPERROR_ALLOWED_CODES; instead of a subclass, "
@@ -238,7 +238,6 @@ REPLACEMENTS: Mapping[str, str] = {
     "utils.request.request_to_dict": _KEPT,
     "utils.response.get_meta_refresh": "METAREFRESH_ENABLED follows them",
     "utils.sitemap": "derive from SitemapSpider",
-    "utils.spider": "`trawl list` finds spiders",
     "utils.test": "use trawl.testing",
     "utils.trackref": "use a memory profiler",
     "utils.url": "take it from w3lib.url",
