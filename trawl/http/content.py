@@ -190,9 +190,7 @@ _UTF_32_BOMS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-3
 _WIDE = frozenset({"utf-16-be", "utf-16-le"})
 
 _WIDE_XML = re.compile(rb"(?:[\t\n\r ]\0)*+<\0[^\0]\0|((?:\0[\t\n\r ])*+\0<\0[^\0])")
-"""The first bytes of XML in UTF-16, which no other encoding has (XML 1.0, F.1). The group matches if the byte order is
-big-endian.
-"""
+"""The first bytes of XML in UTF-16 (XML 1.0, F.1). The group matches if the byte order is big-endian."""
 
 
 class ContentType(NamedTuple):

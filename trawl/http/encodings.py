@@ -430,9 +430,7 @@ def encode(text: str, codec: str) -> bytes:
 _PRIVATE_OF_GBK = (
     "\ue78d\ue78e\ue78f\ue790\ue791\ue792\ue793\ue794\ue795\ue796\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854\ue864"
 )
-"""Private characters. Each is sent as the byte pair of the character that replaced it in GB 18030-2022 (Encoding,
-10.2.2).
-"""
+"""Private characters, each sent as the character that replaced it in GB 18030-2022 (Encoding, 10.2.2)."""
 
 
 @lru_cache(maxsize=8)

@@ -12,10 +12,7 @@ from typing import Any, Self, TypeVar, overload
 __all__ = ["Headers", "HeadersInput", "SharedHeaders", "check_cookie", "class_of_crawl", "field_bytes", "parse_date"]
 
 HeadersInput = Mapping[str, Any] | Iterable[tuple[str | bytes, Any]]
-"""Input for headers: a mapping or an iterable of pairs.
-
-A value is a string, bytes, a number, a list of these, or None.
-"""
+"""Input for headers. A value is a string, bytes, a number, a list of these, or None."""
 
 _T = TypeVar("_T")
 
@@ -30,9 +27,7 @@ X-Cache X-Content-Type-Options X-Frame-Options X-Powered-By X-Request-ID X-XSS-P
 _KNOWN: dict[bytes, tuple[str, str]] = {
     written.encode(): (written, name.lower()) for name in _COMMON.split() for written in (name, name.lower())
 }
-"""Common names by their bytes: the name as written and in lower case. This table saves half of the time for reading
-headers.
-"""
+"""Common names by their bytes, as written and in lower case. Saves half of the time for reading headers."""
 
 MAX_DATE_LENGTH = 100
 """Maximum length of a date, because a date may contain a long number, for which Python takes quadratic time."""

@@ -40,9 +40,7 @@ __all__ = [
 ]
 
 FINGERPRINT_BYTES = 16
-"""Length of a fingerprint in bytes. In a crawl of 10^9 requests, the probability that two fingerprints collide is below
-10^-20.
-"""
+"""Length of a fingerprint in bytes. Two of 10^9 requests collide with a probability below 10^-20."""
 
 
 REMEMBERED = 16_384
@@ -74,9 +72,7 @@ def _of_page(url: str) -> bytes:
 
 
 Callback = Callable[..., Any]
-"""A function, a generator, an async function or an async generator. A callback receives the response and ``cb_kwargs``.
-An errback receives the error.
-"""
+"""A function or generator, async or not. It gets the response and ``cb_kwargs``; an errback gets the error."""
 
 Cookies = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 """Names and values, or one mapping per cookie with ``name``, ``value`` and optionally ``domain`` and ``path``."""

@@ -43,9 +43,7 @@ class HasUrl(Protocol):
 
 
 MAX_BASE_LENGTH = 2_048
-"""Maximum length of a base URL. It is limited because the URL of each link on a page may contain the base URL. A URL of
-this length would not be fetched anyway.
-"""
+"""Maximum length of a base URL, which the URL of each link may contain. A longer one would not be fetched."""
 
 LinkTarget = str | parsel.Selector | HasUrl
 """An object that can be followed."""

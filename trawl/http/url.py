@@ -93,10 +93,7 @@ _PATH = r"[A-Za-z0-9_~!$&'()*+,=:@/.-]*+(?:%[89A-F][0-9A-F][A-Za-z0-9_~!$&'()*+,
 _CANONICAL = re.compile(
     rf"https?://[a-z0-9.-]++(?::\d++)?/{_PATH}(?:\?{_NAME}={_VALUE}(?:&{_NAME}={_VALUE})*+)?", re.ASCII
 )
-"""Matches URLs in normal form that are canonical except for the order of their arguments.
-
-Most URLs match, and w3lib takes ten times as long to canonicalize such a URL.
-"""
+"""Matches most URLs that are canonical except for the order of their arguments. w3lib takes ten times as long."""
 
 _BASES = 256
 """Number of cached base URLs in normal form. A page's links are joined one after another, so a small cache suffices."""
@@ -105,10 +102,7 @@ _LINKS = 16_384
 """Number of cached joined links. The key is the folder of the page with the link. They take about 4 MB."""
 
 _HTTP = ("http://", "https://")
-"""Starts of URLs that always have a path in normal form, so that a slash follows at the ninth character or later. One
-exception: in a crawl that was moved from Scrapy, the URL of a response has no path if the URL of its request was given
-without a path.
-"""
+"""Starts of URLs with a path, so that a slash follows at the ninth character or later (or none, in moved crawls)."""
 
 _WITHOUT_PATH = re.compile(r"\s*(?:https?:)?//[^/?#\\\s]+\s*", re.IGNORECASE)
 

@@ -40,9 +40,7 @@ _HOMES = {
     "Http11Transport": "trawl.transport.http11.transport",
     "HttpxTransport": "trawl.transport.httpx_transport",
 }
-"""Classes that are loaded on first use, with their modules. A simulated crawl needs none of them, and importing httpx
-takes 0.2 s.
-"""
+"""Classes that are loaded on first use. A simulated crawl needs none of them, and importing httpx takes 0.2 s."""
 
 
 def __getattr__(name: str) -> Any:

@@ -122,9 +122,7 @@ class Transport(Protocol):
 
 
 MAX_TEXT = 200
-"""Maximum number of characters that are kept of another library's error message. It is limited because the message may
-quote the server.
-"""
+"""Maximum number of characters of another library's error message, which may quote the server."""
 
 _PROTOCOL_WORDS = (
     ("without sending a response", "the server closed the connection without a response"),

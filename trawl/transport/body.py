@@ -42,22 +42,16 @@ TURN_BYTES = 262_144
 """Number of decompressed bytes between two checkpoints. One step of zstandard may produce more."""
 
 STEP_BYTES = 4_096
-"""Bytes that are added to the output of each step when work is counted, because a step takes time even without
-output.
-"""
+"""Bytes that count as the work of each step in addition to its output, because an empty step takes time too."""
 
 MAX_CODINGS = 5
 """Maximum number of codings of a body that are decoded. No honest server uses more than two."""
 
 MEMORY_BYTES = 262_144
-"""Number of bytes that are collected in memory and then written to a sink together, because using a thread for each
-small chunk would be slow.
-"""
+"""Bytes that are written to a sink together, because using a thread for each small chunk would be slow."""
 
 DISCARD_GRACE = 5.0
-"""Maximum seconds for removing an incomplete body. If this takes longer, the owner of the sink removes the body
-later.
-"""
+"""Maximum seconds for removing an incomplete body. After that, the owner of the sink removes it."""
 
 
 class Body:

@@ -31,9 +31,7 @@ from trawl.transport.settings import BindAddress
 __all__ = ["HTTP11Transport"]
 
 RETRY_PAUSE = 0.5
-"""Seconds before the third attempt to connect. As in httpx, there is no pause before the second attempt, and the pause
-doubles with each attempt after the third.
-"""
+"""Seconds before the third attempt to connect. As in httpx, the pause doubles with each further attempt."""
 
 _LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=5.0)
 """httpx's own defaults."""

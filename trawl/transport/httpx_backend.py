@@ -47,9 +47,7 @@ from trawl.transport.settings import BindAddress, TransportSettings
 __all__ = ["BODY_BROKEN", "DISCONNECTED", "Backend", "Pools", "Route", "Stream", "is_foreign", "mapped"]
 
 MAX_IDLE_DIRECT = 100
-"""Number of direct connections above which idle connections are closed immediately, so that a crawl does not run out of
-files.
-"""
+"""Direct connections above which idle ones are closed at once, so that a crawl does not run out of files."""
 
 MAX_IDLE_PER_PROXY = 20
 """Number of connections to one proxy above which idle connections are closed immediately."""

@@ -43,9 +43,7 @@ MAX_LEFT = 1_000
 """Number of recorded abandoned lookups above which lookups that have ended are removed."""
 
 LIFETIME = 60.0
-"""Seconds for which an address is cached. The time is fixed, as in browsers, because ``getaddrinfo`` does not return
-the TTL.
-"""
+"""Seconds for which an address is cached, as in browsers. ``getaddrinfo`` does not return the TTL."""
 
 MAX_NAMES = 10_000
 """Maximum number of cached names. The oldest lookup is dropped first."""

@@ -74,9 +74,7 @@ def mended(head: bytes) -> Iterator[bytes]:
 _BLANK_FIRST = re.compile(rb"[^\n]*\n[ \t]")
 
 MAX_IDLE_BYTES = 100 * 1024
-"""Maximum number of consecutive bytes that neither complete the headers nor belong to the body. httpx has the same
-limit for headers.
-"""
+"""Maximum bytes in a row that neither complete the headers (as in httpx) nor belong to the body."""
 
 MAX_FIELDS = 1_000
 """Maximum number of headers of one response. Each line counts as one header."""
