@@ -110,10 +110,7 @@ class Headers(MutableMapping[str, str]):
         return field[1] if len(field) == 2 else ", ".join(field[1:])
 
     def getlist(self, name: str, default: Any = None) -> list[str]:
-        """Return all values of ``name`` in order.
-
-        If there are no values, return ``default`` (one value or a list) as a list.
-        """
+        """Return all values of ``name`` in order, or else ``default`` (one value or a list) as a list."""
         field = self._fields.get(name.lower())
         if field is None:
             if (text := _text_of(name)) is not name:
@@ -136,10 +133,7 @@ class Headers(MutableMapping[str, str]):
         self[name] = list(values)
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """Set ``name`` to ``default`` unless it has a value or is set to None.
-
-        Return the header's value; None if it has no value.
-        """
+        """Set ``name`` to ``default`` unless it has a value or is set to None. Return its value, or None."""
         if _text_of(name).lower() not in self._fields:
             self[name] = default
         return self.get(name)

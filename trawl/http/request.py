@@ -240,12 +240,7 @@ class Request:
 
     @classmethod
     def of_link(cls, link: str, callback: Callback | None, base: str) -> Self:
-        """Return the same request as ``cls(link, callback, base=base)``, in a third of the time.
-
-        Raises:
-            ValueError: If the result is not a valid URL.
-            TypeError: If the callback is not callable.
-        """
+        """Return the same request as ``cls(link, callback, base=base)``, in a third of the time."""
         url = join_url(base, link)
         if callback is not None:
             _check_callable("callback", callback)
@@ -334,10 +329,7 @@ class Request:
         self._headers = headers if headers is None or isinstance(headers, Headers) else class_of_crawl.get()(headers)
 
     def share_headers(self, headers: SharedHeaders) -> None:
-        """Add each of ``headers`` that the request does not set itself.
-
-        A request without its own headers shares the object ``headers``.
-        """
+        """Add each of ``headers`` that the request does not set itself. Without own headers, it shares the object."""
         if self._headers is None:
             self._headers = headers
         else:
@@ -451,10 +443,9 @@ class Request:
         )
 
     def plain_values(self) -> tuple[Any, ...] | None:
-        """Return all values except the callbacks if these values are plain (strings, numbers, bytes, dicts of these).
+        """Return all values except the callbacks if they are plain (strings, numbers, bytes, dicts of these), or None.
 
-        Return None otherwise. A mutable value, such as a list in the meta, is not plain, because other objects may
-        share it.
+        A mutable value, such as a list in the meta, is not plain, because other objects may share it.
         """
         meta, cb_kwargs, headers = self._meta, self._cb_kwargs, self._headers
         if self._optional or not (_is_plain(meta) and _is_plain(cb_kwargs)):

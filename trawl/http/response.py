@@ -254,10 +254,7 @@ class Response:
         return self._answered("sent_headers").headers if self._sent is None else self._sent
 
     def answer(self, request: Request) -> None:
-        """Set :attr:`request` to ``request``.
-
-        The transport has sent a copy of ``request``, and :attr:`sent_headers` keeps the headers of this copy.
-        """
+        """Set :attr:`request`. :attr:`sent_headers` keeps the headers of the copy that the transport has sent."""
         if self._sent is None and self.request is not None and self.request is not request:
             self._sent = self.request.headers
         self.request = request

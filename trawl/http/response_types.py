@@ -270,10 +270,7 @@ class FileResponse(Response):
         return self.sink.open()
 
     def replace(self, **changes: Any) -> Any:
-        """Return a copy of this response with ``changes``.
-
-        Without ``cls``, the body of the copy is in the same file.
-        """
+        """Return a copy of this response with ``changes``. Without ``cls``, its body is in the same file."""
         if self.sink is None or "body" in changes or changes.get("cls") is not None:
             return super().replace(**changes)
         changes["body"] = b""
