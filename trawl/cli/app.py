@@ -536,18 +536,15 @@ def fetch(
     log_level: LevelOption = None,
 ) -> None:
     """Fetch a URL as a crawl would, with robots.txt and throttling, and print the body."""
-    from trawl.cli.fetch import FetchView, fetch_command
+    from trawl.cli.fetch import fetch_command
 
     if (requests or screenshot is not None) and not browser:
         raise typer.BadParameter("use it with --browser", param_hint="--requests" if requests else "--screenshot")
-    view = FetchView(
-        has_headers=headers,
-        follows=not no_redirect,
-        is_rendered=browser,
-        has_requests=requests,
-        screenshot=screenshot,
-    )
-    raise typer.Exit(fetch_command(url, *_crawling(context), view))
+    meta: dict[str, Any] = {"dont_redirect": True} if no_redirect else {}
+    if browser:
+        meta["browser"] = {"screenshot": True} if screenshot is not None else True
+    given: dict[str, Any] = {"has_headers": headers, "has_requests": requests, "screenshot": screenshot, "meta": meta}
+    raise typer.Exit(fetch_command(url, *_crawling(context), **given))
 
 
 @_command(

@@ -38,7 +38,6 @@ from trawl.spiders.crawler import IDLE
 from trawl.throttling import ScopeReport, limit_words
 
 __all__ = [
-    "FetchView",
     "browser_version",
     "exchange_lines",
     "fetch_command",
@@ -132,26 +131,6 @@ def set_start(entry: CrawlEntry, start: Callable[[Any], AsyncGenerator[Any, None
     entry.spider = cast("type[Spider]", made)
 
 
-@attrs.frozen(kw_only=True)
-class FetchView:
-    """What ``trawl fetch`` shows: without an option, the body of the last response after redirects."""
-
-    has_headers: bool = False
-    follows: bool = True
-    is_rendered: bool = False
-    has_requests: bool = False
-    screenshot: str | None = None
-
-    def meta(self) -> dict[str, Any]:
-        """Return the meta of the request."""
-        meta: dict[str, Any] = {"allow_offsite": True}
-        if not self.follows:
-            meta["dont_redirect"] = True
-        if self.is_rendered:
-            meta["browser"] = {"screenshot": True} if self.screenshot is not None else True
-        return meta
-
-
 def browser_version() -> str:
     """Return version and path of the Chromium that renders pages, or a message that says how to install or run it."""
     settings, lines = load(*ambient()).of(BrowserSettings), []
@@ -185,31 +164,38 @@ def _write_screenshot(details: PageDetails, file: str) -> None:
 
 
 def fetch_command(
-    url: str, options: CrawlOptions, crawl_with: CrawlWith, console: Console, view: FetchView | None = None
+    url: str,
+    options: CrawlOptions,
+    crawl_with: CrawlWith,
+    console: Console,
+    *,
+    has_headers: bool,
+    has_requests: bool,
+    screenshot: str | None,
+    meta: Mapping[str, object],
 ) -> int:
     """Fetch a URL and print one of these: the body; the headers, redirects and delays; the requests of the page.
 
     Returns FAILED if there is no response, or its status code is 400 or above.
     """
-    view = view or FetchView()
 
     def act(entry: CrawlEntry) -> int:
-        request = _request(url, meta=view.meta())
-        if view.is_rendered:
+        request = _request(url, meta={"allow_offsite": True, **meta})
+        if "browser" in meta:
             check_browser(entry.settings.of(BrowserSettings))
         response, reports = _fetched(entry, request, crawl_with)
-        if (view.has_requests or view.screenshot is not None) and response.page is None and response.status < 400:
+        if (has_requests or screenshot is not None) and response.page is None and response.status < 400:
             raise TrawlError(f"{response.url} is not a page that was rendered, so it has no requests and no picture")
-        if view.screenshot is not None and response.page is not None:
-            _write_screenshot(response.page, view.screenshot)
-        if view.has_headers or view.has_requests:
-            for line in exchange_lines(response, reports) if view.has_headers else request_lines(response):
+        if screenshot is not None and response.page is not None:
+            _write_screenshot(response.page, screenshot)
+        if has_headers or has_requests:
+            for line in exchange_lines(response, reports) if has_headers else request_lines(response):
                 print(printable(line))
         else:
             _print_body(response)
         if response.status < 400:
             return OK
-        if not view.has_headers:
+        if not has_headers:
             may_pass = response.status in _PASSING and not options.waits
             advice = " (--wait retries until it is served)" if may_pass else ""
             console.print(f"trawl: {printable(response.url)} answered {response.status}{advice}", soft_wrap=True)

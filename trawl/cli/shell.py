@@ -75,7 +75,7 @@ class Session:
             "request": None,
             "response": None,
             "settings": spider.settings,
-            "shelp": self.help,
+            "shelp": lambda: print(self.banner),
             "spider": spider,
             "trawl": trawl,
             "trio": trio,
@@ -119,10 +119,6 @@ class Session:
         path = view(shown)
         webbrowser.open(path.as_uri())
         return path
-
-    def help(self) -> None:
-        """Print the banner."""
-        print(self.banner)
 
     @property
     def banner(self) -> str:

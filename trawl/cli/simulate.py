@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 from rich.console import Console
@@ -23,7 +24,7 @@ from trawl.cli.job import store_of
 from trawl.cli.load import load_spider, spider_arguments
 from trawl.cli.logs import Logs
 from trawl.cli.summary import MAX_SCOPES, scopes_table, waited_words
-from trawl.cli.view import add_rest, plain_table, print_error, stderr_console, stdout_console
+from trawl.cli.view import add_rest, plain_table, stderr_console, stdout_console
 from trawl.errors import TrawlError, UsageError
 from trawl.http import Request, host_scope
 from trawl.observe import (
@@ -135,33 +136,36 @@ def simulate_command(
         groups = groups_of(settings)
         simulated_web = load_web(web)
         spider = load_spider(target)
-        simulations = _simulated(spider, spider, simulated_web, groups, spider_arguments(arguments), seed)
-        labels = _labels(groups)
+        runs = _simulated(spider, spider, simulated_web, groups, spider_arguments(arguments), seed)
         if svg is not None:
-            _draw(simulations, labels, svg, Simulation.to_svg)
+            _draw(runs, svg, Simulation.to_svg)
         if plot is not None:
-            _draw(simulations, labels, plot, Simulation.plot)
+            _draw(runs, plot, Simulation.plot)
         if has_timeline:
-            for simulation in simulations:
+            for _, simulation in runs:
                 simulation.timeline()
         console = stdout_console()
-        _print_tables(simulations, labels, console)
+        _print_tables(runs, console)
         if simulated_web.recording is not None:
-            _print_recording(simulated_web.recording, simulations, labels, console)
-        return _status(simulations)
+            _print_recording(simulated_web.recording, runs, console)
+        return _status(runs)
 
     return _guarded(act)
 
 
+Runs: TypeAlias = Sequence[tuple[str, Simulation]]
+"""The simulations of a command, each with its settings as a label."""
+
+
 def _guarded(act: Callable[[], int]) -> int:
-    """Run a simulating command. Prints expected errors as one line, and returns the exit status."""
+    """Run a simulating command. Prints errors of the simulation, and returns the exit status."""
     errors = stderr_console()
     with Logs(errors) as logs:
         try:
             logs.apply(load(Layer("--log-level", {"LOG_LEVEL": "WARNING"})).of(ObserveSettings))
             return act()
-        except TrawlError as error:
-            return print_error(error, errors)
+        except TrawlError:
+            raise
         except (NotSimulated, Stuck) as error:
             errors.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
         except Exception as error:  # probably a bug, for example in the spider's constructor
@@ -169,17 +173,13 @@ def _guarded(act: Callable[[], int]) -> int:
     return FAILED
 
 
-def _status(simulations: Sequence[Simulation]) -> int:
+def _status(runs: Runs) -> int:
     """Print the errors of the spider, and return the exit status."""
-    failures = [describe_error(error) for simulation in simulations for error in simulation.errors]
+    failures = [describe_error(error) for _, simulation in runs for error in simulation.errors]
     if failures:
         words = f"{counted(len(failures), 'error')} in the spider: {'; '.join(dict.fromkeys(failures))}"
         stderr_console().print(f"trawl: {clipped(printable(words), _FAILURES_CHARACTERS)}", style="red", soft_wrap=True)
-    return max([FAILED if failures else OK, *(exit_status(simulation.reason) for simulation in simulations)])
-
-
-def _labels(groups: Iterable[Sequence[str]]) -> list[str]:
-    return [" ".join(group) or "unchanged" for group in groups]
+    return max([FAILED if failures else OK, *(exit_status(simulation.reason) for _, simulation in runs)])
 
 
 def _simulated(
@@ -190,7 +190,7 @@ def _simulated(
     values: Mapping[str, str],
     seed: int,
     **fixed: object,
-) -> list[Simulation]:
+) -> Runs:
     """Run ``spider`` once per group of settings, which override the settings of the spider ``of``."""
     unwritten = Layer("simulate", {"FEEDS": {}, **fixed})
     around = (*ambient(spider=of), of_spider(of))
@@ -198,30 +198,28 @@ def _simulated(
     loaded = [load(*around, assignments(group, "--set"), unwritten, tell=warnings.append) for group in groups]
     for warning in dict.fromkeys(warnings):
         logger.warning("%s", warning)
-    return [simulate(spider, web, settings, seed, errors="collect", **values) for settings in loaded]
+    simulations = [simulate(spider, web, settings, seed, errors="collect", **values) for settings in loaded]
+    return [(" ".join(group) or "unchanged", each) for group, each in zip(groups, simulations, strict=True)]
 
 
-def _draw(simulations: Sequence[Simulation], labels: Sequence[str], out: str, draw: Callable[..., str]) -> None:
+def _draw(runs: Runs, out: str, draw: Callable[..., str]) -> None:
     path = Path(out)
-    for number, (simulation, label) in enumerate(zip(simulations, labels, strict=True), 1):
-        place = path if len(simulations) == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+    for number, (label, simulation) in enumerate(runs, 1):
+        place = path if len(runs) == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
         try:
-            draw(simulation, place, title=f"{simulation.title}: {label}" if len(simulations) > 1 else None)
+            draw(simulation, place, title=f"{simulation.title}: {label}" if len(runs) > 1 else None)
         except OSError as error:
             raise UsageError(f"can't write the picture {str(place)!r}: {error.strerror}") from error
 
 
-def _print_tables(simulations: Sequence[Simulation], labels: Sequence[str], console: Console) -> None:
-    rows = [figures(simulation, label) for simulation, label in zip(simulations, labels, strict=True)]
-    console.print(comparison_table(rows, console.width))
-    for simulation, label in zip(simulations, labels, strict=True):
-        table = scopes_table(simulation.report, console.width)
-        if table is not None:
-            if len(simulations) > 1:
+def _print_tables(runs: Runs, console: Console) -> None:
+    console.print(comparison_table([figures(simulation, label) for label, simulation in runs], console.width))
+    for label, simulation in runs:
+        if (table := scopes_table(simulation.report, console.width)) is not None:
+            if len(runs) > 1:
                 console.print(printable(label), style="bold", soft_wrap=True)
             console.print(table)
-        rates = rates_table(simulation, console.width, is_ascii=console.options.ascii_only)
-        if rates is not None:
+        if (rates := rates_table(simulation, console.width, is_ascii=console.options.ascii_only)) is not None:
             console.print(rates)
 
 
@@ -264,9 +262,9 @@ def plan_command(
                 planned.add_host(host, latency=latency)
         groups = groups_of(settings)
         groups = [(), *groups] if len(groups) == 1 and groups[0] else groups
-        simulations = _simulated(_planned(spider, requests), spider, planned, groups, {}, seed, **_UNWRITTEN)
+        runs = _simulated(_planned(spider, requests), spider, planned, groups, {}, seed, **_UNWRITTEN)
         console = stdout_console()
-        for simulation, label in zip(simulations, _labels(groups), strict=True):
+        for label, simulation in runs:
             if ends := host_ends(simulation):
                 console.print(_ends_table(ends))
                 _, seconds, last, reason = ends[0]
@@ -279,7 +277,7 @@ def plan_command(
                 words = came_to_nothing(simulation.reason, simulation.stats)
                 words = words or f"nothing was sent: the crawl ended with {simulation.reason}"
             _print_lines([f"{label}: {words}"], console)
-        return max(_status(simulations), OK if all(each.sends for each in simulations) else FAILED)
+        return max(_status(runs), OK if all(simulation.sends for _, simulation in runs) else FAILED)
 
     return _guarded(act)
 
@@ -378,16 +376,14 @@ def receipt_command(files: Sequence[str], output: str | None) -> int:
     return OK if receipt.is_clean else FAILED
 
 
-def _print_recording(
-    recording: Recording, simulations: Sequence[Simulation], labels: Sequence[str], console: Console
-) -> None:
+def _print_recording(recording: Recording, runs: Runs, console: Console) -> None:
     """Print the result next to the figures of the recorded crawl, and how well the simulated hosts fit that crawl."""
 
     def words(elapsed: float, refusals: int) -> str:
         return f"{duration_words(elapsed)} and {counted(refusals, 'refusal')}"
 
     lines = [f"recorded: {words(recording.elapsed, recording.refusals)}"]
-    for simulation, label in zip(simulations, labels, strict=True):
+    for label, simulation in runs:
         refusals = sum(send.status in REFUSALS for send in simulation.sends)
         lines.append(f"{label}: {words(simulation.elapsed, refusals)}")
     lines += [fit_words(fit) for fit in recording.fits[:MAX_SCOPES]]

@@ -192,27 +192,17 @@ _FETCH = "`await self.fetch(request)`"
 _BROWSER = "meta browser (the guide 'Pages that need a browser')"
 
 _LIBRARIES: Mapping[str, str] = {
-    "aioboto3": _IN_A_THREAD,
-    "aiobotocore": _IN_A_THREAD,
     "aiofiles": "trio.open_file()",
-    "aiohttp": _FETCH,
-    "aiokafka": _IN_A_THREAD,
-    "aiomysql": _IN_A_THREAD,
-    "aiopg": _IN_A_THREAD,
-    "aioredis": _IN_A_THREAD,
-    "aiosqlite": _IN_A_THREAD,
-    "asyncpg": _IN_A_THREAD,
-    "beanie": _IN_A_THREAD,
-    "elasticsearch.AsyncElasticsearch": _IN_A_THREAD,
-    "motor": _IN_A_THREAD,
-    "nodriver": _BROWSER,
-    "playwright.async_api": _BROWSER,
-    "pymongo.AsyncMongoClient": _IN_A_THREAD,
-    "pyppeteer": _BROWSER,
-    "redis.asyncio": _IN_A_THREAD,
-    "sqlalchemy.ext.asyncio": _IN_A_THREAD,
-    "tortoise": _IN_A_THREAD,
-    "web_poet.HttpClient": _FETCH,
+    **dict.fromkeys(("aiohttp", "web_poet.HttpClient"), _FETCH),
+    **dict.fromkeys(("nodriver", "playwright.async_api", "pyppeteer"), _BROWSER),
+    **dict.fromkeys(
+        (
+            *("aioboto3", "aiobotocore", "aiokafka", "aiomysql", "aiopg", "aioredis", "aiosqlite", "asyncpg", "beanie"),
+            *("elasticsearch.AsyncElasticsearch", "motor", "pymongo.AsyncMongoClient", "redis.asyncio"),
+            *("sqlalchemy.ext.asyncio", "tortoise"),
+        ),
+        _IN_A_THREAD,
+    ),
 }
 """Libraries and names that need asyncio's event loop, with the replacement on Trio."""
 
