@@ -86,11 +86,7 @@ logger: logging.Logger = logging.getLogger("trawl")
 
 
 def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console) -> int:
-    """Run one crawl or several crawls at the same time. Returns the worst exit status.
-
-    An expected error is printed as one line on standard error. If user code caused the error, the traceback's lines in
-    user code are printed above that line. With ``--log-level DEBUG``, the whole traceback is printed.
-    """
+    """Run one crawl or several crawls at the same time. Returns the worst exit status."""
     # Set up the log before the spider's settings are known, so that the spider's import is logged too.
     early = options.log_layer()
 

@@ -132,10 +132,7 @@ class CrawlEntry:
 
 
 def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
-    """Return the spiders to run: as typed, or with ``--all`` each spider below the working directory as ``FILE:CLASS``.
-
-    With ``--all``, a file that can't be parsed is an error, because its spiders would be missing.
-    """
+    """Return the spiders to run: as typed, or with ``--all`` each spider below the working directory."""
     if typed and takes_all:
         raise UsageError("--all crawls with every spider below this folder: do not name spiders too")
     if not typed and not takes_all:
@@ -184,10 +181,7 @@ def worst(statuses: Iterable[int]) -> int:
 
 
 def reports_of_all(entries: Iterable[CrawlEntry]) -> list[ScopeReport]:
-    """Return the reports of the scopes of all crawls, busiest first.
-
-    A scope that several crawls shared has one report.
-    """
+    """Return the reports of the scopes of all crawls, busiest first. A scope that crawls shared has one report."""
     reports: list[ScopeReport] = []
     by_scope: dict[str, list[ScopeReport]] = {}
     for entry in entries:

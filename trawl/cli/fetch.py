@@ -67,10 +67,7 @@ class DefaultSpider(Spider):
 
 
 def run_single(options: CrawlOptions, console: Console, act: Callable[[CrawlEntry], int]) -> int:
-    """Load the spider and its settings, call ``act`` and print its error, if any. Returns the exit status.
-
-    The options name at most one spider. Without a spider, :class:`DefaultSpider` is used.
-    """
+    """Load the spider, by default :class:`DefaultSpider`, call ``act`` and print its error. Returns the exit status."""
     logged = options.log_layer("WARNING")
     return run_guarded(console, logged, lambda logs: act(_loaded(options, logged, logs)))
 
@@ -174,10 +171,7 @@ def fetch_command(
     screenshot: str | None,
     meta: Mapping[str, object],
 ) -> int:
-    """Fetch a URL and print one of these: the body; the headers, redirects and delays; the requests of the page.
-
-    Returns FAILED if there is no response, or its status code is 400 or above.
-    """
+    """Fetch a URL, and print it. Returns FAILED if there is no response, or its status code is 400 or above."""
 
     def act(entry: CrawlEntry) -> int:
         request = _request(url, meta={"allow_offsite": True, **meta})
@@ -319,11 +313,7 @@ def _written(item: object) -> str:
 
 
 class OutputCollector:
-    """Collects the outputs of callbacks, as a spider middleware.
-
-    Requests are followed to a depth of ``depth`` pages; with 1, none are followed. ``pages`` has one entry per
-    callback, in the order of the calls.
-    """
+    """Collects the outputs of callbacks, as a spider middleware. Follows requests to a depth of ``depth`` pages."""
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
@@ -347,10 +337,7 @@ class OutputCollector:
 
 
 class HttpErrorCollector:
-    """Collects status codes outside 2xx in ``refusals``, as a downloader middleware.
-
-    The status of a robots.txt is collected only if robots.txt is the first page, ``url``.
-    """
+    """Collects statuses outside 2xx, as a downloader middleware; of a robots.txt only if ``url`` is its URL."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -98,10 +98,7 @@ def _advice(name: str, context: Any) -> str:
 
 @contextmanager
 def _errors_in_one_line(context: Any = None) -> Iterator[None]:
-    """End the command with one line on standard error after a usage error or an error raised by trawl.
-
-    typer ends the command with the exit status of the exception Exit. ``context`` is typer's, with the typed command.
-    """
+    """End the command with one line on standard error after a usage error or an error raised by trawl."""
     try:
         yield
     except KeyboardInterrupt:  # for example during an import; typer would print "Aborted!" and exit with 1

@@ -110,11 +110,7 @@ def has_server(directory: Path) -> bool:
 
 
 class LocalServer:
-    """A local server, created by :func:`open_local_server`.
-
-    ``url`` is the address of the job. Workers inherit the file descriptor ``lifeline``: the server runs until every
-    process has closed it.
-    """
+    """A local server. It runs until each process with the file descriptor ``lifeline`` has closed it."""
 
     def __init__(self, folder: Path, short: Path, program: str, directory: Path | None) -> None:
         self._folder = folder
@@ -174,10 +170,7 @@ class LocalServer:
                 await process.wait()
 
     async def _end_rest(self, process: trio.Process) -> None:
-        """Kill a server that still runs because its shell was killed.
-
-        The shell and the server are one process group. At this point, every stored step is in the append-only file.
-        """
+        """Kill a server whose shell, of the same process group, was killed. Each stored step is in its file."""
         status = process.poll()
         if status is not None and status >= 0:  # the shell has ended by itself, after its server
             return

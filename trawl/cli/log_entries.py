@@ -45,10 +45,7 @@ class _Kind:
 
 
 class Repeats(logging.Filter):
-    """Passes the first entry of a kind, and counts the further entries.
-
-    ``log`` logs the report about the counted entries. Each spider, which ``name_of`` returns, is counted separately.
-    """
+    """Passes the first entry of a kind and spider, and counts the further entries. ``log`` logs their number."""
 
     def __init__(self, log: Callable[[logging.LogRecord, str], None], name_of: Callable[[], str]) -> None:
         super().__init__()

@@ -71,10 +71,7 @@ def named_in_log(name: str) -> Iterator[None]:
 
 
 class SafeFormatter(logging.Formatter):
-    """A formatter that escapes control characters and indents further lines, so that no page can forge an entry.
-
-    Without ``shows_all``, it omits the tracebacks of expected errors.
-    """
+    """Escapes control characters and indents further lines, so that no page can forge an entry."""
 
     def __init__(self, fmt: str, datefmt: str, *, shows_all: bool) -> None:
         super().__init__(fmt, datefmt)
@@ -106,10 +103,7 @@ class SafeFormatter(logging.Formatter):
 
 
 class _TerminalHandler(RichHandler):
-    """Shows time, level and message in columns.
-
-    Further lines of a message are indented by two columns and use the whole width.
-    """
+    """Shows time, level and message in columns. Further lines of a message use the whole width."""
 
     def render(
         self, *, record: logging.LogRecord, traceback: Traceback | None, message_renderable: ConsoleRenderable
@@ -188,10 +182,7 @@ def _module_of(frame: object) -> str:
 
 
 class Logs:
-    """The command's log; a context manager that restores logging on exit.
-
-    With ``is_debug``, all entries are shown. With ``is_json``, each line of standard error is an entry as JSON.
-    """
+    """The command's log; a context manager that restores logging on exit."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -217,11 +208,7 @@ class Logs:
     def apply(
         self, settings: ObserveSettings, *, is_quiet: bool = False, jobs: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        """Apply new settings to the log.
-
-        With ``is_quiet``, only warnings and errors go to standard error, but a log file gets all entries. ``jobs`` has
-        the job of each spider, by the spider's name in the log.
-        """
+        """Apply new settings to the log. ``is_quiet`` is for standard error only. ``jobs`` are by the spider's name."""
         level = settings.log_level
         level = level if isinstance(level, int) else logging.getLevelNamesMapping()[level]
         self.is_debug = level <= logging.DEBUG
@@ -254,11 +241,7 @@ class Logs:
                     self._handler.release()
 
     def tell_error(self, error: Exception, name: str = "") -> int:
-        """Print an error that ended a crawl or kept it from starting. Returns the exit status.
-
-        If the error comes from user code, the user's lines of the traceback are printed first. ``name`` is the
-        spider's, if the command runs several spiders.
-        """
+        """Print an error that ended a crawl, after its lines in user code. Returns the exit status."""
         if not isinstance(error, TrawlError):
             # This is a bug, for example in the user's pipelines. The traceback is needed to find it.
             shown = error.__traceback__ if self.is_debug else user_traceback(error)
@@ -335,10 +318,7 @@ class Logs:
 
 
 def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_quiet: bool = False) -> int:
-    """Set up the log, call ``act`` and print its error, if any. Returns the exit status.
-
-    The settings of the log are ``logged`` until ``act`` applies new ones.
-    """
+    """Set up the log with ``logged``, call ``act`` and print its error, if any. Returns the exit status."""
     with Logs(console) as logs, Signals():
         try:
             logs.apply(load(logged).of(ObserveSettings), is_quiet=is_quiet)

@@ -55,10 +55,7 @@ _PLAIN = "pyproject.toml"
 
 @attrs.frozen(order=True)
 class Decision:
-    """A decision that a person must make.
-
-    ``line`` is the line in the moved file, and ``section`` is a section of the guide.
-    """
+    """A decision that a person must make, with the line in the moved file and the section of the guide."""
 
     path: str
     line: int
@@ -565,10 +562,7 @@ def _of_table(table: _File, own: Mapping[str, object], told: Sequence[str]) -> I
 
 
 def _uncommitted(root: Path, paths: Sequence[Path]) -> list[Path]:
-    """Return the files that differ from the last commit of git, or are not in it; none without a repository.
-
-    If git fails in a repository, every file counts.
-    """
+    """Return the files that differ from the last commit of git. If git fails in a repository, every file counts."""
     folder = root if root.is_dir() else root.parent
     try:
         top = _git(folder, "rev-parse", "--show-toplevel").strip()

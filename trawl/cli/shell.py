@@ -58,10 +58,7 @@ BANNER = """\
 
 
 class Session:
-    """The names and functions that the lines of a session share.
-
-    ``wait_for`` runs a coroutine in the crawl and returns its result.
-    """
+    """The names and functions that the lines of a session share."""
 
     def __init__(self, thread: CrawlThread) -> None:
         spider = thread.spider
@@ -264,10 +261,7 @@ def shell_command(
     code: str | None,
     is_rendered: bool = False,
 ) -> int:
-    """Open a shell on a running crawl, with the page at ``url`` if there is one. Returns the exit status.
-
-    If ``code`` is given, it is run and its value is printed. Otherwise, the shell reads lines.
-    """
+    """Open a shell on a running crawl, with the page at ``url``, or run ``code``. Returns the exit status."""
 
     def act(entry: CrawlEntry) -> int:
         if is_rendered:

@@ -121,11 +121,7 @@ def simulate_command(
     has_timeline: bool,
     seed: int,
 ) -> int:
-    """Simulate a spider on a web from a file, once per group of settings, and print a comparison.
-
-    The function draws the sends into ``svg`` and the rates into ``plot``. Returns the highest exit status of all runs,
-    which is 1 if user code failed, an item was lost or a host is missing in the web.
-    """
+    """Simulate a spider once per group of settings, and print a comparison. Returns the highest exit status."""
 
     def act() -> int:
         try:
@@ -243,11 +239,7 @@ def plan_command(
     latency: float,
     seed: int,
 ) -> int:
-    """Estimate the end of a crawl of these URLs or of a job's pending requests, and print the end of each host.
-
-    The requests are sent to a simulated web on the virtual clock, with the settings of the spider, but without its
-    callbacks. A group of settings shows the effect of another limit. Returns the exit status.
-    """
+    """Estimate the end of a crawl and of each host, on a simulated web. Returns the exit status."""
 
     def act() -> int:
         if (urls is None) == (job is None):
@@ -299,10 +291,7 @@ def _requests(path: str) -> list[Request]:
 
 
 def _pending(job: str) -> list[Request]:
-    """Return the pending requests of a job, with their meta.
-
-    None is a duplicate: without bodies, different requests may look the same, so they are not filtered.
-    """
+    """Return the pending requests of a job. They are not filtered, because without bodies they may look the same."""
     lines = [msgspec.json.decode(line) for line in store_of(job).export_pending(job)]
     return [Request(each["url"], method=each["method"], meta=each.get("meta"), dont_filter=True) for each in lines]
 
@@ -470,10 +459,7 @@ def _full_bar(rates: Sequence[Rate], limit: Sequence[tuple[float, float]]) -> st
 
 
 def comparison_table(rows: Sequence[Mapping[str, str]], width: int) -> Table:
-    """Return :func:`figures` as a table.
-
-    Columns that do not fit are left out, starting with columns whose values are all usual.
-    """
+    """Return :func:`figures` as a table. Columns that do not fit are left out, usual values first."""
     columns = {title: [row[title] for row in rows] for title in rows[0]}
     dispensable = [title for title, nothing in _USUAL.items() if {*columns[title]} == {nothing}]
     for title in (*dispensable, "waited", "at once"):

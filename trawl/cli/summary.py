@@ -60,11 +60,7 @@ _FIGURES = ("sends", "rate", "allowed", "triggers", "steps")
 def summary_table(
     reason: str, elapsed: float, stats: Mapping[str, object], *, name: str = "", hidden: Sequence[str] = ()
 ) -> Table:
-    """Return the summary of a crawl as a table of two columns.
-
-    ``name`` is the spider's, if the command ran several spiders. ``hidden`` has a sentence for each setting that has no
-    effect because of another setting.
-    """
+    """Return the summary of a crawl. ``hidden`` has a sentence for each setting that another setting overrides."""
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
@@ -192,21 +188,14 @@ _FEWER = re.compile(r"fewer-items=(\d+(?:\.\d+)?)%")
 
 @attrs.frozen
 class FailOn:
-    """The kinds of failure that ``--fail-on`` names.
-
-    ``fewer`` is the tolerated share of missing items compared with the last crawl, from 0.0 to 1.0; None without
-    ``fewer-items``.
-    """
+    """The kinds that ``--fail-on`` names. ``fewer`` is the tolerated share of missing items, from 0.0 to 1.0."""
 
     kinds: frozenset[str] = frozenset()
     fewer: float | None = None
 
     @classmethod
     def parse(cls, typed: Sequence[str], stats_file: StatsFile | None) -> FailOn:
-        """Return the kinds that the options name. Each option has one or several kinds, separated by commas.
-
-        ``fewer-items`` needs the file that ``--stats`` names.
-        """
+        """Return the kinds that the options name, separated by commas. ``fewer-items`` needs a file of ``--stats``."""
         kinds, fewer = set(), None
         for name in (name.strip() for text in typed for name in text.split(",")):
             if name in FAILINGS:
@@ -225,10 +214,7 @@ class FailOn:
         return "; ".join(f"{kind}: {words}" for kind, words in failings(stats).items() if kind in self.kinds)
 
     def lost_items(self, stats: Mapping[str, object], earlier: Mapping[str, object]) -> str:
-        """Return a sentence if a crawl has too few items compared with the last crawl; otherwise "".
-
-        ``earlier`` has the statistics of the last crawl; empty if there was none.
-        """
+        """Return a sentence if a crawl has too few items compared with the last crawl; otherwise ""."""
         items, before = (each.get("item_scraped_count", 0) for each in (stats, earlier))
         if self.fewer is None or not isinstance(items, int) or not isinstance(before, int | float):
             return ""
@@ -242,10 +228,7 @@ class FailOn:
 
 
 class StatsFile:
-    """The file of ``--stats``: one JSON object with all statistics, which is written completely or not at all.
-
-    The path ``-`` is standard output.
-    """
+    """The file of ``--stats``, which is written completely or not at all. The path ``-`` is standard output."""
 
     def __init__(self, path: str) -> None:
         self._path = None if path == STANDARD_OUTPUT else Path(os.path.realpath(path))

@@ -69,10 +69,7 @@ _TRAILING = re.compile(r"[ \t]+(?=\n)")
 
 
 class _SafeConsole(Console):
-    """A console that escapes control characters in printed strings: see :func:`~trawl.observe.printable`.
-
-    In a file or a pipe, it does not pad lines with spaces.
-    """
+    """A console that escapes control characters in strings. In a file or pipe, it does not pad lines with spaces."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print strings safely, and Rich's own objects unchanged."""
@@ -167,10 +164,7 @@ def add_rest(table: Table, number: int) -> None:
 
 
 def open_panel(listen: str, token: str, option: str = "--panel") -> Panel:
-    """Open the socket of the panel in the browser at ``[HOST:]PORT``, before anything is sent.
-
-    ``token`` is the setting PANEL_TOKEN. Messages name ``option``.
-    """
+    """Open the socket of the panel at ``[HOST:]PORT``, before anything is sent. Messages name ``option``."""
     try:
         from trawl.panel import Panel, parse_address  # noqa: PLC0415 - needs the extra "panel"
     except ImportError as error:

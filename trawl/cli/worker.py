@@ -219,8 +219,7 @@ def require_address(job: str) -> None:
 def spider_of_job(url: str) -> str:
     """Return the spider of a job as ``FILE:CLASS``. Waits until a crawl has created the job.
 
-    The server's data only selects one of the spiders below the working directory. It can't cause another file to be
-    loaded.
+    The server's data only selects a spider below the working directory. It can't cause another file to be loaded.
     """
     if (facts := _info_of(url)) is None:
         logger.warning("the job does not exist yet: waiting until a crawl creates it (--spider creates it here)")
@@ -262,12 +261,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """The workers of a crawl, which this process leads.
-
-    Each worker is ``trawl`` with the arguments ``words``. It inherits the file descriptor ``lifeline``, and a local
-    server runs until all processes have closed that descriptor. ``scopes`` are the final reports of the workers'
-    scopes.
-    """
+    """The workers of a crawl, each ``trawl`` with the arguments ``words``. They inherit the descriptor ``lifeline``."""
 
     def __init__(self, words: Sequence[str], count: int, url: str, lifeline: int | None, console: Console) -> None:
         self._words = words
@@ -416,10 +410,7 @@ class WorkerPool:
                             worker.now = message.status
 
     async def _relay(self, worker: _Worker, process: trio.Process) -> None:
-        """Print each line that a worker writes to standard error, with the worker's number, above any panel.
-
-        An entry as JSON has the process id, and would not be JSON with the number.
-        """
+        """Print each line of a worker's standard error. A line of JSON stays JSON: it has no number before it."""
         assert process.stderr is not None
         rest = b""
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):

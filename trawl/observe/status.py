@@ -421,10 +421,7 @@ class ScopeStatus(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def together(statuses: Sequence[CrawlStatus]) -> CrawlStatus:
-    """Return the sum of the statuses of several processes, with the time and the state of the first process.
-
-    The result has the largest groups of waiting requests and the latest estimated end.
-    """
+    """Return the sum of the statuses of several processes, with the state of the first and the latest estimated end."""
     first, latency = statuses[0], [each.latency for each in statuses]
     waiting = [group for each in statuses for group in each.waiting]
     return _sum_of(

@@ -59,11 +59,7 @@ _KIND_CHARACTERS = 40
 
 
 def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the summary of a crawl as rows of title and text, without rows that would be empty.
-
-    ``elapsed`` is the duration of this run, in seconds. The other arguments are the crawl's finish reason and
-    statistics.
-    """
+    """Return the summary of a crawl as rows of title and text. ``elapsed`` is the duration of this run, in seconds."""
     pages, items = _count(stats, "response_count"), _count(stats, "item_scraped_count")
     intervals = max(pages - 1, 0)  # as in a scope's rate: two pages sent 1 s apart are 1 page/s, not 2
     runs, counted = _count(stats, "job_run_count"), elapsed  # statistics add up over the runs of a job

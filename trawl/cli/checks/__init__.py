@@ -64,10 +64,7 @@ __all__ = ["CheckMessage", "check_command", "check_made", "check_spider", "check
 def check_spider(
     spider: type[Spider], *, is_moved: bool = False, settings: Settings | None = None
 ) -> list[CheckMessage]:
-    """Return every error in a spider's class, sorted by line.
-
-    With the settings of its crawl, the project of a moved spider is checked too.
-    """
+    """Return every error in a spider's class by line; with ``settings``, in the project of a moved spider too."""
     source = SpiderSource(spider)
     found = {
         *check_imports(source.home()[0]),
@@ -97,10 +94,7 @@ def check_imports(path: str) -> Iterator[CheckMessage]:
 
 
 def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each component in ``settings`` that can't be loaded, can't be removed, or imports Twisted.
-
-    Names without a dot are skipped.
-    """
+    """Yield a sentence for each import path in ``settings`` that can't be loaded or removed, or imports Twisted."""
     try:
         check_start_kept(settings["SPIDER_MIDDLEWARES"])
     except SettingsError as error:

@@ -68,10 +68,7 @@ def _gives_no_start(spider: type[Spider]) -> bool:
 
 
 def _is_forgotten(spider: type[Spider], source: SpiderSource, used: set[str]) -> bool:
-    """Return True if start URLs are missing by mistake.
-
-    An empty list is not a mistake. If a method names the attribute, the method may set it.
-    """
+    """Return True if start URLs are missing by mistake: there is no empty list, and no method that may set them."""
     urls = _urls_of(spider)
     return not source.is_own(urls) and not used & {urls, "spider_idle", "setattr", "__dict__"}
 

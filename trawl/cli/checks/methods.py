@@ -132,10 +132,7 @@ _KNOWN = ("parse", "parse_start_url", "parse_node", "parse_row", "parse_entry")
 
 @attrs.frozen
 class _Use:
-    """The callback or errback of a request: a method of ``self``, or the ``text`` of a string given instead.
-
-    ``by_name`` has the names in ``cb_kwargs``; None if they are not literals.
-    """
+    """A callback or errback: a method of ``self``, or a string; None for ``cb_kwargs`` that are not literals."""
 
     path: str
     line: int

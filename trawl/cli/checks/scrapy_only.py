@@ -37,10 +37,7 @@ _MODULES = frozenset({"scrapy", "trawl"})
 
 
 def check_scrapy_only(source: SpiderSource, *, is_moved: bool = False) -> Iterator[CheckMessage]:
-    """Report code that only works in Scrapy, such as header values used as bytes.
-
-    In a spider that runs as moved, header values equal their bytes, and ``close()`` is called.
-    """
+    """Report code that only works in Scrapy. A moved spider may compare header values with bytes and have close()."""
     yield from _state(source)
     foreign_in = cache(lambda path: foreign_names(ast.walk(ast.parse(Path(path).read_text("utf-8")))))
     for method in source.methods():
@@ -217,10 +214,7 @@ def asyncio_advice(name: str) -> str:
 
 
 def asyncio_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and message of each import of a library that needs asyncio, and of each use of asyncio in a coroutine.
-
-    Most calls in a plain function are not reported, because it may run its own loop (``asyncio.run()``).
-    """
+    """Yield line and message of each use of asyncio, but not in plain functions, which may run their own loop."""
     nodes = list(ast.walk(tree))
     of_asyncio: dict[str, str] = {}
     for node in nodes:

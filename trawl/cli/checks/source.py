@@ -64,10 +64,7 @@ class Method:
 
 
 class SpiderSource:
-    """The source of a spider's class and of its bases, except trawl's classes.
-
-    Without readable source, every location is the first line of the class's file.
-    """
+    """The source of a spider's class and of its bases outside trawl. If unreadable, locations are the file's line 1."""
 
     def __init__(self, spider: type) -> None:
         self._spider = spider
