@@ -338,7 +338,7 @@ def to_netscape(cookies: Iterable[Cookie], now_utc: datetime) -> bytes:
             continue
         expires = 0 if cookie.expires_utc is None else int(cookie.expires_utc.timestamp())
         domain = cookie.domain if cookie.is_host_only else f".{cookie.domain}"
-        flags = _flag(not cookie.is_host_only), cookie.path, _flag(cookie.is_secure), str(expires)
+        flags = str(not cookie.is_host_only).upper(), cookie.path, str(cookie.is_secure).upper(), str(expires)
         fields = (f"{_HTTP_ONLY}{domain}" if cookie.is_http_only else domain, *flags, cookie.name, cookie.value)
         if not any(character in field for field in fields for character in "\t\r\n"):
             lines.append("\t".join(fields))
@@ -374,10 +374,6 @@ def from_netscape(text: bytes) -> Iterator[Cookie]:
             expires_utc=_moment(int(expires)) if int(expires) > 0 else None,
             is_http_only=is_http_only,
         )
-
-
-def _flag(is_so: bool) -> str:
-    return "TRUE" if is_so else "FALSE"
 
 
 def _moment(seconds: int) -> datetime:

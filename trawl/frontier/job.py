@@ -70,26 +70,14 @@ __all__ = [
 
 T = TypeVar("T")
 
-AT_ONCE = 1000
-"""Maximum number of requests that one step moves out of the lanes of held requests."""
+AT_ONCE = 1000  # maximum number of requests that one step moves out of the lanes of held requests
+LAST_ORDER = 1 << 62  # largest arrival order, half of the range of 64 bits
+SLOW = 1.0  # seconds without a response after which the store is reported as the reason for waiting
+TAIL_BYTES = 1 << 20  # maximum bytes of items that are kept in memory
+READ_BYTES = 1 << 20  # number of bytes after which a read of items stops
 
-LAST_ORDER = 1 << 62
-"""Largest arrival order, half of the range of 64 bits."""
-
-SLOW = 1.0
-"""Seconds without a response after which the store is reported as the reason for waiting."""
-
-TAIL_BYTES = 1 << 20
-"""Maximum bytes of items that are kept in memory."""
-
+# The fraction of a lease that a process uses. The rest is a margin, because two clocks may differ in speed.
 SAFE = 0.9
-"""The fraction of a lease that a process uses.
-
-The rest is a margin, because the clocks of two machines may differ in speed.
-"""
-
-READ_BYTES = 1 << 20
-"""Number of bytes after which a read of items stops."""
 
 Row: TypeAlias = "tuple[int, int, int, float, bytes]"
 """Arrival order, number of the lane, negated priority, negated share, encoded record."""

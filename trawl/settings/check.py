@@ -53,9 +53,7 @@ _PLAIN: Mapping[object, str] = {
 }
 
 _LISTS = (list, tuple, set, frozenset)
-
 _SHOWN_CHARACTERS = 60
-
 _CLOSE_ENOUGH = 0.6
 
 

@@ -15,6 +15,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
@@ -56,15 +57,16 @@ __all__ = [
     "known",
 ]
 
-OWN = "Your own"
-"""The heading of user settings in ``trawl settings``."""
-
+OWN = "Your own"  # the heading of user settings in `trawl settings`
 HOW_TO_DECLARE = "declare your own settings in own_settings of the spider, or in [tool.trawl.own]"
 
+# The first line of a field's description in a docstring without its indentation.
 _DESCRIBED = re.compile(r" {4}(\w+): (.*)")
-"""The first line of a field's description in a docstring without its indentation."""
 
-_SHAPES: Mapping[type, Any] = {list: list[Any], tuple: list[Any], dict: dict[str, Any]}
+# The types of user settings, by the type of their defaults. Any other setting may have any type.
+_SHAPES: Mapping[type, Any] = {
+    list: list[Any], tuple: list[Any], dict: dict[str, Any], bool: bool, int: int, float: float, str: str
+}  # fmt: skip
 
 
 @attrs.frozen
@@ -197,9 +199,12 @@ def declared(sources: Iterable[tuple[str, object]], *, is_moved: bool = False) -
         if not isinstance(names, Mapping):
             raise SettingsError(f"{place} must be a mapping of names to defaults, not {type(names).__name__}", place)
         for name, default in names.items():
-            if not (is_moved and scrapy_names.settings.setting_advice(name)):
+            is_scrapys = bool(scrapy_names.settings.setting_advice(name))
+            if not (is_moved and is_scrapys):
                 _check(name, place)
-            found[name] = _definition(name, default)
+            # custom_settings may give a setting of Scrapy's any type.
+            annotation = Any if is_scrapys else _SHAPES.get(type(default), Any)
+            found[name] = _defined(name, annotation, "", default=default, section=OWN)
     return found
 
 
@@ -212,14 +217,6 @@ def _check(name: object, place: str) -> None:
         raise SettingsError(f"{place}: {name} is a setting of Scrapy's; choose another name", name)
 
 
-def _definition(name: str, default: object) -> SettingInfo:
-    kind = type(default)
-    annotation: Any = _SHAPES.get(kind, kind if kind in (bool, int, float, str) else Any)
-    if scrapy_names.settings.setting_advice(name):  # custom_settings may give the setting any type
-        annotation = Any
-    return _defined(name, annotation, "", default=default, section=OWN)
-
-
 DEFAULT = "default"
 """The source of a value that is not set."""
 
@@ -229,11 +226,8 @@ MOVED_DEFAULT = "moved from Scrapy"
 S = TypeVar("S", bound=msgspec.Struct)
 
 _ABSENT: Any = object()
-
 _NO = ("", "0", "false", "no", "off", "none")
-
 _FIXED = "settings do not change during a crawl; set them in the spider's custom_settings or update_settings()"
-
 _SOURCES = "`trawl settings` shows where each value comes from"
 
 
@@ -439,13 +433,11 @@ def digests(settings: Settings, spider: type, arguments: Mapping[str, Any]) -> d
         if not name.startswith(OF_A_PROCESS) and settings.source(name) != DEFAULT
     }
     file = getattr(sys.modules.get(spider.__module__), "__file__", None)
-    try:
+    found[CODE] = ""
+    with suppress(OSError):  # for example, the module is in an archive
         found[CODE] = _short(Path(file).read_bytes()) if file else ""
-    except OSError:  # for example, the module is in an archive
-        found[CODE] = ""
-    found.update(
-        {f"{ARGUMENT}{name}": _short(_text(value).encode(errors="replace")) for name, value in arguments.items()}
-    )
+    for name, value in arguments.items():
+        found[f"{ARGUMENT}{name}"] = _short(_text(value).encode(errors="replace"))
     return found
 
 

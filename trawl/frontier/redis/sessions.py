@@ -53,11 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = ["POLL", "JobSession", "OwnedParts", "packed"]
 
-POLL = 0.25
-"""Seconds between two calls of the script while there are other sessions, or this session is idle."""
-
-STARVED = 0.5
-"""Seconds for which a session must be idle before other sessions release parts with pending requests to it."""
+POLL = 0.25  # seconds between two calls of the script while there are other sessions, or this session is idle
+STARVED = 0.5  # seconds of idleness before other sessions release parts with pending requests to a session
 
 # Low bits of an arrival order. The other bits have room for 8 years in microseconds since the start of the job.
 _SESSION_BITS = 14
