@@ -50,9 +50,7 @@ class _LogCounter(logging.Handler):
 
 
 PAUSE = 5.0  # seconds until receivers that keep an idle crawl open are called again
-
 SETTING = "EXTENSIONS"
-
 _SCRAPYS = "scrapy."
 
 

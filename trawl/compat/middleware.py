@@ -42,14 +42,10 @@ __all__ = ["START_METHODS", "SpiderMiddleware", "adapted", "check_start_kept", "
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
 SETTING = "SPIDER_MIDDLEWARES"
-
 START_METHODS = ("process_start", "process_start_requests")
-
 _SPIDER_METHODS = ("process_spider_input", "process_spider_output", "process_spider_exception", *START_METHODS)
-
 _START = "spidermiddlewares.start.StartSpiderMiddleware"
 _SCRAPYS = "scrapy.spidermiddlewares."
-
 _METHODS = ("process_request", "process_response", "process_exception")
 
 _Method = Callable[..., Any]

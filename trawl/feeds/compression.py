@@ -27,7 +27,6 @@ COMPRESSIONS: Mapping[str, str] = {"gz": "gz", "gzip": "gz", "zst": "zst", "zstd
 """File name extensions of compressed feeds, and the compression method of each."""
 
 PIECE_BYTES = 1 << 16  # number of bytes of records that are collected before they are written as one piece
-
 _SPOOL_BYTES = 1 << 20
 
 

@@ -48,7 +48,6 @@ BATCH_NAMES = frozenset({"batch", "batch_id", "batch_time"})
 """Placeholders whose values differ between batches. The path of a feed with batches must contain one of them."""
 
 _NAMES = BATCH_NAMES | {"name", "time"}
-
 _PLACEHOLDER = re.compile(r"%\((\w+)\)(0?\d{0,2})([sd])")
 
 
@@ -140,9 +139,7 @@ FORMATS: Mapping[str, str] = {
 """Maps names and file name extensions to formats."""
 
 TABLES = frozenset({"sqlite", "parquet"})  # formats whose files a library writes
-
 PLUGINS = "trawl.feeds"  # group of entry points for further formats
-
 _KNOWN = ", ".join(dict.fromkeys(FORMATS.values()))
 
 _SCRAPYS = {"pickle": "PickleItemExporter", "marshal": "MarshalItemExporter", "pprint": "PprintItemExporter"}
@@ -152,9 +149,7 @@ _OF_EXPORTERS = {"delimiter", "quotechar", "quoting", "lineterminator", "errors"
 """Arguments of classes in ``trawl.exporters`` that trawl's own formats do not accept."""
 
 _EXPORTERS = "derive the class from one in trawl.exporters, with a file and its own arguments as parameters"
-
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-
 _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 
 

@@ -135,7 +135,6 @@ _LARGEST = 2**63
 _ROW_NUMBERS = frozenset({"rowid", "oid", "_rowid_"})
 _BUSY = 5.0  # seconds to wait for another program that locks the file
 _AGAIN = 0.05  # seconds between attempts, for an error after which SQLite itself does not wait
-
 _KEPT = frozenset({str, int, float, bool, bytes, datetime, date, Decimal})  # Python types for which Arrow has a type
 
 

@@ -357,5 +357,4 @@ def _outlandish(value: Any) -> object:
 
 
 _AS_TEXT = (PurePath, IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network)
-
 _ENCODER = msgspec.json.Encoder(enc_hook=_outlandish)

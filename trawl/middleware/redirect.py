@@ -58,7 +58,6 @@ HEAD_BYTES = 4096  # number of bytes at the start of a page that are searched fo
 # attributes as browsers do.
 _METAS = re.compile(rb"<[mM][eE][tT][aA][\s/](?:[^>\"']++|\"[^\"]*+\"|'[^']*+'|[\"'])*+")
 _ASCII = "".join(map(chr, range(128)))
-
 REASON = "meta refresh"  # the value that stands for a refresh in ``redirect_reasons``
 
 

@@ -49,7 +49,6 @@ MAX_KNOWN = 10_000
 """Number of URLs whose results a crawl keeps in memory. Other URLs are looked up in the store again."""
 
 MAX_AT_ONCE = 100  # maximum number of files in flight for one item, because an item may name a hundred thousand files
-
 DAY = 86_400.0
 
 logger: logging.Logger = logging.getLogger("trawl.pipelines")

@@ -124,7 +124,6 @@ TWISTED_WAYS: Mapping[str, str] = {
 """Twisted's names without ``twisted.``, with the replacement on Trio. An entry applies to everything below the name."""
 
 GUIDE = "see the guide 'Coming from Scrapy'"
-
 _RUN = "`trawl.run(Spider, settings, **arguments)` runs a spider; inside a Trio program `await trawl.crawl(Spider)`"
 _TRIO = "trawl runs on Trio: callbacks may be async and await Trio functions"
 _PLAIN = "derive from nothing: use a plain class with these methods, listed in"

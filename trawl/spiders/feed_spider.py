@@ -23,9 +23,7 @@ from trawl.spiders.xml_stream import local_name
 __all__ = ["CSVFeedSpider", "Enclosure", "FeedEntry", "FeedSpider", "WebFeed", "XMLFeedSpider"]
 
 _FEED_TYPES = ("application/rss+xml", "application/atom+xml")
-
 _T = TypeVar("_T")
-
 LONGEST_ROW = 1_000_000  # maximum number of characters of a CSV row; a longer row is skipped
 MAX_TOLD = 100  # maximum number of skipped rows that are logged per file
 NODES_A_TURN = 100  # number of nodes or rows after which other tasks run, even if there is no output

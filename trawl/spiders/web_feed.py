@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["FEED_ROOTS", "Enclosure", "FeedEntry", "WebFeed"]
 
 FEED_ROOTS = frozenset({"rss", "RDF", "feed", "Channel"})  # local names of the outermost elements of RSS and Atom
-
 _ENTRIES = frozenset({"item", "entry"})
 _MAX_PARTS = 10_000  # maximum number of child elements that are read from one entry
 _LONGEST_NUMBER = 18  # digits
@@ -270,7 +269,6 @@ _TIME_OF_DAY = re.compile(
     re.IGNORECASE,
 )
 _ZONE_AFTER_ISO = re.compile(r"((?::\d\d){1,2}(?:\.\d+)?)\s*([+-]\d\d:?\d\d)?\s*([a-z]{1,5})", re.IGNORECASE)
-
 _HOURS_OF_ZONES = {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
 
 _ZONES = {name: f"{hours:+03}00" for name, hours in _HOURS_OF_ZONES.items()} | dict.fromkeys(
