@@ -51,20 +51,12 @@ def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) ->
         next_change=lambda now: math.inf,
     )
     rest: Any = SimpleNamespace(unasked=tuple, steps=0, allow=lambda most, places: None, grant=None, run=None)
+    engine: Any = SimpleNamespace(
+        scheduler=scheduler, throttle=throttle, gates=rest, start_requests=rest, cache_lookup=NoCache(),
+        shared_job=Alone(state), context=SimpleNamespace(state=state),
+    )  # fmt: skip
     prefetcher_: Any = prefetcher
-    return Dispatcher(
-        scheduler=scheduler,
-        prefetcher=prefetcher_,
-        throttle=throttle,
-        gates=rest,
-        admission=rest,
-        limiters=rest,
-        worker=rest,
-        start_requests=rest,
-        state=state,
-        cache_lookup=NoCache(),
-        shared_job=Alone(state),
-    )
+    return Dispatcher(engine, rest, prefetcher_, rest, rest)
 
 
 @pytest.mark.interpreted

@@ -19,11 +19,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.engine.callbacks import BATCH
-from trawl.engine.context import CrawlContext
-from trawl.engine.direct import DirectFetcher
-from trawl.engine.leases import MAX_PENDING, Leases
-from trawl.engine.no_job import NoJobState
-from trawl.engine.robots_gate import RobotsGates
+from trawl.engine.leases import MAX_PENDING
 from trawl.engine.state import current_attempt
 from trawl.errors import IgnoreRequest, SettingsError
 from trawl.events import MAX_UNREAD, Event, EventStream, EventT
@@ -32,7 +28,6 @@ from trawl.middleware import Session
 from trawl.middleware.proxies import check_socks
 from trawl.observe import CrawlStatus, SendLimit, Stats
 from trawl.robots import at_once
-from trawl.scheduler import Scheduler
 from trawl.scheduler.reasons import NO_PAGES
 from trawl.spiders import Spider, Waiting
 from trawl.throttling import Reason, ScopeReport, Throttle
@@ -40,6 +35,7 @@ from trawl.throttling.scopes import is_host_like, normal_id
 
 if TYPE_CHECKING:
     from trawl.browser import BrowserPage
+    from trawl.engine.engine import Engine
     from trawl.engine.status import StatusKeeper
     from trawl.frontier.redis.sessions import JobSession
 
@@ -94,16 +90,8 @@ class Crawl:
         SettingsError: If a limit in ``SESSIONS`` is unknown or out of range, or a name, header or proxy is not valid.
     """
 
-    def __init__(
-        self,
-        context: CrawlContext,
-        scheduler: Scheduler,
-        throttle: Throttle,
-        direct: DirectFetcher,
-        leases: Leases,
-        gates: RobotsGates,
-        job_state: NoJobState,
-    ) -> None:
+    def __init__(self, engine: Engine) -> None:
+        context = engine.context
         self.spider: Spider[Any] = context.spider
         self.settings: Mapping[str, Any] = context.values.settings
         self.stats: Stats = context.stats
@@ -115,15 +103,16 @@ class Crawl:
         self._frontier = context.frontier
         self._sessions = context.middleware_stack.sessions
         self._when_cancelled: list[Callable[[], None]] = []
-        self._scheduler = scheduler
-        self._throttle = throttle
-        self._direct = direct
-        self._leases = leases
+        self._scheduler = engine.scheduler
+        self._throttle = engine.throttle
+        self._direct = engine.direct
+        self._leases = engine.leases
+        self._gates = engine.gates
         self._adding = trio.Lock()  # taken by the caller that waits for room and stores its requests
         self._status_keeper: StatusKeeper | None = None
         self._status_wanted = trio.Event()
-        self._gates = gates
-        self.throttling: ThrottlingHandle = ThrottlingHandle(throttle, self.pending_of, job_state.has_backed_off)
+        store = engine.job_state.has_backed_off
+        self.throttling: ThrottlingHandle = ThrottlingHandle(self._throttle, self.pending_of, store)
         for name, config in context.middleware_stack.settings.sessions.items():
             try:
                 self.session(name, **config)

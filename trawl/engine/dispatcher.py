@@ -16,23 +16,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
 from trawl.engine.admission import Admission
-from trawl.engine.cache_lookup import NoCache
 from trawl.engine.callbacks import BATCH
 from trawl.engine.fetcher import ScopeLimiters
-from trawl.engine.no_job import Alone
-from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.start_requests import StartRequests
-from trawl.engine.state import RequestTask, State
+from trawl.engine.state import RequestTask
 from trawl.engine.worker import REQUEST_TASK, Worker
 from trawl.errors import DownloadError
 from trawl.robots import MAX_STEPS
-from trawl.scheduler import Attempt, Prefetcher, Refused, Scheduler
+from trawl.scheduler import Attempt, Prefetcher, Refused
 from trawl.scheduler.reasons import prepared_attempts
-from trawl.throttling import Throttle
+
+if TYPE_CHECKING:
+    from trawl.engine.engine import Engine
 
 __all__ = ["Dispatcher"]
 
@@ -48,31 +47,19 @@ class Dispatcher:
     """Grants requests until the crawl is idle or ending."""
 
     def __init__(
-        self,
-        *,
-        scheduler: Scheduler,
-        prefetcher: Prefetcher,
-        throttle: Throttle,
-        gates: RobotsGates,
-        admission: Admission,
-        limiters: ScopeLimiters,
-        worker: Worker,
-        start_requests: StartRequests,
-        state: State,
-        cache_lookup: NoCache,
-        shared_job: Alone,
+        self, engine: Engine, admission: Admission, prefetcher: Prefetcher, limiters: ScopeLimiters, worker: Worker
     ) -> None:
-        self._scheduler = scheduler
-        self._prefetcher = prefetcher
-        self._throttle = throttle
-        self._gates = gates
+        self._scheduler = engine.scheduler
+        self._throttle = engine.throttle
+        self._gates = engine.gates
+        self._start_requests = engine.start_requests
+        self._state = engine.context.state
+        self._cache_lookup = engine.cache_lookup
+        self._shared_job = engine.shared_job
         self._admission = admission
+        self._prefetcher = prefetcher
         self._limiters = limiters
         self._worker = worker
-        self._start_requests = start_requests
-        self._state = state
-        self._cache_lookup = cache_lookup
-        self._shared_job = shared_job
 
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each granted request. Returns when none will follow or the crawl ends."""

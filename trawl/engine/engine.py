@@ -173,9 +173,7 @@ class Engine:
 
     def _make_user_code(self, context: CrawlContext) -> None:
         """Make the crawl as user code sees it, then user classes: a manager may use the whole crawl when it is made."""
-        self.crawl: Crawl = Crawl(
-            context, self.scheduler, self.throttle, self.direct, self.leases, self.gates, self.job_state
-        )
+        self.crawl: Crawl = Crawl(self)
         context.spider.bind(self.crawl)  # the spider existed first: attributes of the spider read the settings
         self.throttle.make_managers(self.crawl)
         # User code that may await, fetch and respond.
@@ -188,35 +186,22 @@ class Engine:
 
     def _make_tasks(self, context: CrawlContext, admission: Admission, prefetcher: Prefetcher) -> None:
         """Make what runs: the reader of ``start()``, the worker of each attempt, and the dispatcher that starts it."""
-        leases, hooks, throttle, limits = self.leases, self.hooks, self.throttle, self.limits
-        self.items: ItemSender | JobItems = context.open_job.make_items(context, self.processor, limits.items)
-        fetcher = Fetcher(context, admission, self.scheduler, throttle, self._limiters, limits)
-        layers = context.middleware_stack.middleware(self.crawl, throttle.open_at)
+        self.items: ItemSender | JobItems = context.open_job.make_items(context, self.processor, self.limits.items)
+        fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
+        layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
         if context.middleware_stack.settings.downloader_middlewares:
             self.scheduler.preparations.caution = CAUTION if any(layer.may_respond for layer in layers) else 1.0
         has_user_code = self.scheduler.preparations.has_user_code
         send = context.open_job.deaths.around(fetcher.send) if has_user_code else fetcher.send
         fetch = compose([layer.middleware for layer in layers], send)
         self.script_pages: ScriptPages = ScriptPages()
-        worker = context.open_job.worker_class(Worker)(
-            context, fetch, layers, fetcher, leases, self.items, throttle, limits, hooks, self.script_pages
+        worker = context.open_job.worker_class(Worker)(self, fetch, layers, fetcher)
+        self.start_requests: StartRequests = StartRequests(
+            context, self.leases, self.items, self.job_state, self.hooks.start
         )
-        self.start_requests: StartRequests = StartRequests(context, leases, self.items, self.job_state, hooks.start)
-        self.idle_runner: IdleRunner = IdleRunner(hooks, leases, context.shields, context.state)
+        self.idle_runner: IdleRunner = IdleRunner(self.hooks, self.leases, context.shields, context.state)
         self.shared_job: Alone = context.open_job.make_follower(self, admission, prefetcher)
-        self.dispatcher: Dispatcher = Dispatcher(
-            scheduler=self.scheduler,
-            prefetcher=prefetcher,
-            throttle=throttle,
-            gates=self.gates,
-            admission=admission,
-            limiters=self._limiters,
-            worker=worker,
-            start_requests=self.start_requests,
-            state=context.state,
-            cache_lookup=self.cache_lookup,
-            shared_job=self.shared_job,
-        )
+        self.dispatcher: Dispatcher = Dispatcher(self, admission, prefetcher, self._limiters, worker)
 
     def _refusal(self, attempt: Attempt, now: float) -> str | None:
         """Return why a pending attempt, the next of a lane, must be refused; None if it may be sent."""
