@@ -109,7 +109,7 @@ class Admission:
         self._restored_at = -math.inf
         self._is_shared = context.open_job.is_shared
         # Returns True if another process of the job must send a request with these scopes.
-        self.is_foreign: Callable[[Request, ScopeAmounts], bool] = _is_never
+        self.is_foreign: Callable[[Request, ScopeAmounts], bool] = lambda request, scopes: False
 
     @property
     def never_waits(self) -> bool:
@@ -254,8 +254,8 @@ class Admission:
             if refusal is not None:
                 return refusal
             mark = None if request.dont_filter else self._mark(request)
-            is_claimed = (await self._frontier.claim_many([mark]))[0] if mark else False
-            if mark is not None and not is_claimed and not self._may_loop(mark, request):
+            is_claimed = (await self._claimed([mark]))[0]
+            if not is_claimed and not self._may_loop(mark, request):
                 return "dupefilter_filtered"
         # A redirect is not a link, so its target has the same depth as the page that it replaces.
         request.depth = lease.request.depth
@@ -511,7 +511,7 @@ class Admission:
         words = '%r%s: its URL has {%s} in it: put an f before the string, f"...{%s}...", to have the value there'
         logger.warning(words, request, where, name, name)
 
-    def _may_loop(self, mark: bytes, request: Request) -> bool:
+    def _may_loop(self, mark: bytes | None, request: Request) -> bool:
         """Return True if loops are followed and ``mark`` belongs to a URL in the redirect chain of ``request``."""
         if not mark or not self._follows_loops:
             return False
@@ -536,10 +536,6 @@ def _never_the_same(request: Request) -> IgnoreRequest:
         f"{request!r}: its middleware sends it to another place at each turn: choose once, and keep the choice in"
         " request.meta"
     )
-
-
-def _is_never(request: Request, scopes: ScopeAmounts) -> bool:
-    return False
 
 
 def _counted(amount: float | None) -> float:

@@ -73,17 +73,6 @@ MAX_PAGES = 50
 MAX_SEARCHED = 2_000_000
 """Maximum number of bytes of a page that are searched for scripts."""
 
-ASYNCIO = (
-    "a crawl runs on Trio, where asyncio does not work: use trio.sleep() and Trio's other functions instead, or a"
-    " library that runs on Trio"
-)
-
-EXIT = "exit() ends this call alone; to end the crawl: raise trawl.CloseSpider(reason)"
-
-AWAIT = "an `await` is missing before the call that gave the coroutine"
-
-ASYNC_FOR = "an async generator is read with `async for`"
-
 
 class InvalidOutput(Exception):
     """A callback or ``start()`` yielded an object that is neither a request nor an item. The user sees :meth:`told`."""
@@ -127,16 +116,19 @@ def advice(error: BaseException, callback: Callable[..., object] | None) -> str:
         return _uncallable(callback) if isinstance(error, TypeError) else _absent(callback, error)
     words = str(error)
     if isinstance(error, SystemExit):
-        said = EXIT
+        said = "exit() ends this call alone; to end the crawl: raise trawl.CloseSpider(reason)"
     elif isinstance(error, MixedQuery):
         said = words
     elif "no running event loop" in words or "asyncio" in words:
-        said = ASYNCIO
+        said = (
+            "a crawl runs on Trio, where asyncio does not work: use trio.sleep() and Trio's other functions instead,"
+            " or a library that runs on Trio"
+        )
     elif isinstance(error, AttributeError | TypeError):
         if "'coroutine' object" in words:
-            said = AWAIT
+            said = "an `await` is missing before the call that gave the coroutine"
         elif "'async_generator' object" in words or "async_generator can't be used in 'await'" in words:
-            said = ASYNC_FOR
+            said = "an async generator is read with `async for`"
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {said}" if said else ""
 
 

@@ -281,7 +281,10 @@ class Crawl:
         if isinstance(subject, str):
             scope_id = normal_id(subject)
             reason = self._why_scope_or_host(scope_id, now) or self._why_elsewhere(scope_id)
-            return reason if reason is not None or "://" not in subject else self._why_url(subject, now)
+            if reason is not None or "://" not in subject:
+                return reason
+            reason = self._scheduler.why_url(Request(subject).url, now)
+            return self.why(host_scope(subject)) if reason is None else self._or_storing(reason, now)
         if any(request is subject for request in self._context.open_job.storing):
             return self._storing(now)
         reason = self._scheduler.why(subject, now)
@@ -293,11 +296,6 @@ class Crawl:
         if lane is None:
             return self._why_elsewhere(host_scope(subject.url))
         return self._or_storing(self._scheduler.why(lane, now), now)
-
-    def _why_url(self, url: str, now: float) -> Reason | None:
-        """Return why the pending request for a URL waits, or else why its host would."""
-        reason = self._scheduler.why_url(Request(url).url, now)
-        return self.why(host_scope(url)) if reason is None else self._or_storing(reason, now)
 
     def _why_elsewhere(self, host: str) -> Reason | None:
         """Return the reason if another process of the job sends to a host; otherwise None."""

@@ -101,8 +101,7 @@ __all__ = ["Engine"]
 class Engine:
     """The objects of one crawl. Creating an engine starts nothing.
 
-    Raises SettingsError if a user class can't be made, and UsageError if an allowed domain of the spider is not a
-    domain.
+    Raises SettingsError if a user class can't be made, UsageError if an allowed domain of the spider is not one.
     """
 
     def __init__(self, context: CrawlContext) -> None:
@@ -187,7 +186,7 @@ class Engine:
     def _make_tasks(self, context: CrawlContext, admission: Admission, prefetcher: Prefetcher) -> None:
         """Make what runs: the reader of ``start()``, the worker of each attempt, and the dispatcher that starts it."""
         self.items: ItemSender | JobItems = context.open_job.make_items(context, self.processor, self.limits.items)
-        fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
+        fetcher = Fetcher(self, admission, self._limiters)
         layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
         if context.middleware_stack.settings.downloader_middlewares:
             self.scheduler.preparations.caution = CAUTION if any(layer.may_respond for layer in layers) else 1.0
@@ -196,9 +195,7 @@ class Engine:
         fetch = compose([layer.middleware for layer in layers], send)
         self.script_pages: ScriptPages = ScriptPages()
         worker = context.open_job.worker_class(Worker)(self, fetch, layers, fetcher)
-        self.start_requests: StartRequests = StartRequests(
-            context, self.leases, self.items, self.job_state, self.hooks.start
-        )
+        self.start_requests: StartRequests = StartRequests(self)
         self.idle_runner: IdleRunner = IdleRunner(self.hooks, self.leases, context.shields, context.state)
         self.shared_job: Alone = context.open_job.make_follower(self, admission, prefetcher)
         self.dispatcher: Dispatcher = Dispatcher(self, admission, prefetcher, self._limiters, worker)

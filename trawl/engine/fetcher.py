@@ -22,12 +22,11 @@ import logging
 import math
 from collections.abc import Callable
 from itertools import chain, repeat
+from typing import TYPE_CHECKING
 
 import trio
 
 from trawl.engine.admission import Admission
-from trawl.engine.context import CrawlContext
-from trawl.engine.limits import CrawlLimits
 from trawl.engine.robots_gate import RobotsWaiter
 from trawl.engine.state import RequestTask, current_attempt
 from trawl.errors import AddressRefused
@@ -35,10 +34,13 @@ from trawl.events import RequestSent, ResponseParsed, ResponseReceived
 from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
 from trawl.http.notes import note, notes_of
 from trawl.observe import times_words
-from trawl.scheduler import Attempt, Scheduler
-from trawl.throttling import BROWSER, Scope, Throttle
+from trawl.scheduler import Attempt
+from trawl.throttling import BROWSER, Scope
 from trawl.throttling.reasons import ScopeTotals, add_parsing, add_wasted_send
 from trawl.throttling.scope import MAX_LEAD
+
+if TYPE_CHECKING:
+    from trawl.engine.engine import Engine
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
 
@@ -145,15 +147,8 @@ class _Write:
 class Fetcher:
     """Sends granted requests, and releases their places."""
 
-    def __init__(
-        self,
-        context: CrawlContext,
-        admission: Admission,
-        scheduler: Scheduler,
-        throttle: Throttle,
-        limiters: ScopeLimiters,
-        limits: CrawlLimits,
-    ) -> None:
+    def __init__(self, engine: Engine, admission: Admission, limiters: ScopeLimiters) -> None:
+        context = engine.context
         self._transport = context.network.transport
         self._recorder = context.network.recorder
         self._session_lease = context.open_job.lease
@@ -162,10 +157,10 @@ class Fetcher:
         self._stats = context.stats
         self._state = context.state
         self._admission = admission
-        self._scheduler = scheduler
-        self._throttle = throttle
+        self._scheduler = engine.scheduler
+        self._throttle = engine.throttle
         self._limiters = limiters
-        self._limits = limits
+        self._limits = engine.limits
         self._may_respond = bool(context.middleware_stack.settings.downloader_middlewares)
         self._tells = logger.isEnabledFor(logging.DEBUG)
 
@@ -219,9 +214,8 @@ class Fetcher:
         """
         task: RequestTask = attempt.task
         then = outcome.then
-        is_put_off = (
-            isinstance(then, Replace) and then.delay > 0.0 and outcome.response is None
-        )  # until a proxy is ready
+        # Until a proxy is ready.
+        is_put_off = isinstance(then, Replace) and then.delay > 0.0 and outcome.response is None
         if task.is_used or not attempt.is_under_way or is_put_off or not self._may_respond:
             return
         task.is_used = task.is_responded = True
@@ -415,8 +409,7 @@ class Fetcher:
         elif outcome.error is not None:
             self._stats.inc("download_error_count")
             self._stats.inc(f"download_error_count/{type(outcome.error).__name__}")
-            if (
-                isinstance(outcome.error, AddressRefused) and not attempt.options.passes_gate
-            ):  # robots.txt: counted for its pages
+            # robots.txt is counted for its pages.
+            if isinstance(outcome.error, AddressRefused) and not attempt.options.passes_gate:
                 self._stats.inc("private_addresses_refused")
         return size

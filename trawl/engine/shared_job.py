@@ -81,7 +81,7 @@ class SharedJobFollower(Alone):
         self._losing: dict[int, None] = {}
         self._some_go = trio.Event()
         self._scope = trio.CancelScope()
-        self._read_start: Callable[[], None] = _nothing
+        self._read_start: Callable[[], None] = lambda: None
         self._holds = False
         self._was_idle = False
 
@@ -234,10 +234,6 @@ class SharedJobFollower(Alone):
             del self._losing[part]
         self._host_state.forget({part for part in parts if not self._session.owns(part)}, trio.current_time())
         self._state.ended(pending)
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 class JobTransport:

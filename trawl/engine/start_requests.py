@@ -10,23 +10,20 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from trawl.engine.callbacks import BATCH, CallbackOutputs, InvalidOutput, Shields, advice, leaf_errors
-from trawl.engine.context import CrawlContext
-from trawl.engine.hooks import StartHook, started_by
-from trawl.engine.items import ItemSender
-from trawl.engine.leases import MAX_PENDING, Leases
-from trawl.engine.no_job import NoJobState
+from trawl.engine.hooks import started_by
+from trawl.engine.leases import MAX_PENDING
 from trawl.errors import CloseSpider, JobError
 from trawl.http import Request
 from trawl.tracebacks import contained, without_own_frames
 
 if TYPE_CHECKING:
-    from trawl.engine.job_items import JobItems
+    from trawl.engine.engine import Engine
 
 __all__ = ["StartRequests"]
 
@@ -40,23 +37,17 @@ class StartRequests:
     first output on, and drops the requests that were already seen and as many items as were already stored.
     """
 
-    def __init__(
-        self,
-        context: CrawlContext,
-        leases: Leases,
-        items: ItemSender | JobItems,
-        job_state: NoJobState,
-        hooks: Sequence[StartHook],
-    ) -> None:
+    def __init__(self, engine: Engine) -> None:
+        context = engine.context
         self._events = context.events
         self._spider = context.spider
         self._shields = context.shields
         self._state = context.state
-        self._leases = leases
-        self._items = items
-        self._job_state = job_state
+        self._leases = engine.leases
+        self._items = engine.items
+        self._job_state = engine.job_state
         self._next = context.open_job.deaths.next_of_start
-        self._hooks = hooks
+        self._hooks = engine.hooks.start
         self._may_read = trio.Event()
         self._permits = 0
         self._waiting = Shields()  # cancels waits at any time, but never a push
