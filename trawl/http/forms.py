@@ -266,9 +266,7 @@ FormData = (
 
 
 class FormRequest(Request):
-    """A request with fields, as a browser sends an HTML form.
-
-    This is Scrapy's class for requests like those of :meth:`Request.form`, with more features.
+    """A request with fields, as a browser sends an HTML form. Scrapy's class; :meth:`Request.form` has fewer features.
 
     Line breaks in values are sent unchanged, as in Scrapy, while :meth:`Request.form` sends them as CR LF.
 
@@ -344,13 +342,10 @@ class FormRequest(Request):
     ) -> Self:
         """Return the request that a browser would send for a form on a page, including hidden fields.
 
-        If the spider was moved from Scrapy, the request has the fields that Scrapy sends.
-
-        The form's ``enctype`` decides the format of the body. File controls are sent without a file.
-
-        The form is selected by its name ``formname``, its id ``formid``, a query (``formxpath`` or ``formcss``) for the
-        form or an element in it, or its number ``formnumber``. If several are given, the first in this order decides. A
-        name or an id that no form has is ignored.
+        If the spider was moved from Scrapy, the request has the fields that Scrapy sends. The form's ``enctype``
+        decides the format of the body. File controls are sent without a file. If several of ``formname``, ``formid``, a
+        query and ``formnumber`` are given, the first in this order decides. A name or an id that no form has is
+        ignored.
 
         Args:
             response: The page.

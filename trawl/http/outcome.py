@@ -9,15 +9,10 @@ A failure of the network is an :class:`Outcome` with an error, never an exceptio
       │  queued   │       throttled, queued, ...          │ connecting │   fetching   │    parsing     │
       └───────────┴───────────────────────────────────────┴────────────┴──────────────┴────────────────┘
 
-*Throttled* is the time during which the request was the head of its lane and would have waited even with a free place,
-because its scope was closed, robots.txt of its origin was not read yet, or it has its own delay. *Queued* is the rest
-of the wait, which other requests cause.
-
-There are exceptions. A scope is checked only when there is a place for the request. If the first request of a lane
-arrives while no place is free, the time until a place is free counts as queued, even if the scope is closed. If several
-lanes wait for one scope with a quota, their time counts as throttled, even while the scope is open for one of them. If
-a request overtakes earlier requests because of its priority, its throttled time is the time, since its own arrival, for
-which its lane was throttled.
+A scope is checked only when there is a place for the request. So if the first request of a lane arrives while no place
+is free, the time until a place is free counts as queued, even if the scope is closed. If a request overtakes earlier
+requests because of its priority, its throttled time is the time, since its own arrival, for which its lane was
+throttled.
 """
 
 from __future__ import annotations
