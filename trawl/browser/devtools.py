@@ -170,8 +170,8 @@ class Connection:
         self._handlers: dict[str, Handler] = {}
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
-        self._has_unsent = trio.Event()
-        self._has_room = trio.Event()
+        self._writer = trio.lowlevel.ParkingLot()  # waits for commands
+        self._callers = trio.lowlevel.ParkingLot()  # wait for room
 
     def handle(self, session: str, handler: Handler) -> None:
         """Pass the events of ``session`` to ``handler`` from now on."""
@@ -188,7 +188,7 @@ class Connection:
             data = _encode(_Command(self._number, method, params, session))
             self._unsent.append(data)
             self._unsent_bytes += len(data)
-            self._has_unsent.set()
+            self._writer.unpark()
         return self._number
 
     async def call(
@@ -206,7 +206,7 @@ class Connection:
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         while self._unsent_bytes > MAX_UNSENT_BYTES and self.ended is None:
-            await self._has_room.wait()
+            await self._callers.park()
         if self.ended is not None:
             raise BrowserEnded(self.ended.cause)
         pending = _Pending(method, undo, trio.lowlevel.current_task())
@@ -248,7 +248,7 @@ class Connection:
         for handler in handlers.values():
             handler(GONE, {})
         self._unsent.clear()
-        self._has_room.set()
+        self._callers.unpark_all()
 
     async def _read(self) -> None:
         while True:
@@ -270,8 +270,7 @@ class Connection:
     async def _write(self) -> None:
         while True:
             while not self._unsent:
-                self._has_unsent = trio.Event()
-                await self._has_unsent.wait()
+                await self._writer.park()
             unsent, self._unsent = self._unsent, []
             for data in unsent:
                 try:
@@ -279,8 +278,7 @@ class Connection:
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     return
                 self._unsent_bytes -= len(data)
-            self._has_room.set()
-            self._has_room = trio.Event()
+            self._callers.unpark_all()
 
 
 class Pipe:

@@ -337,7 +337,7 @@ class BrowserPage(BrowserFrame):
         self._sessions: set[str] = set()
         self._pending = 0
         self._idle_since = trio.current_time()
-        self._changed = trio.Event()
+        self._waiters = trio.lowlevel.ParkingLot()  # for the end of requests
 
     # -- actions
 
@@ -374,7 +374,7 @@ class BrowserPage(BrowserFrame):
             if idle_at <= trio.current_time():
                 return
             with trio.move_on_at(idle_at):
-                await self._changed.wait()
+                await self._waiters.park()
 
     async def wait_for_url(self, pattern: str) -> None:
         """Return when the URL of the page matches ``pattern``, in which ``*`` stands for any characters."""
@@ -495,8 +495,7 @@ class BrowserPage(BrowserFrame):
             self._pending -= 1
             if not self._pending:
                 self._idle_since = trio.current_time()
-            self._changed.set()
-            self._changed = trio.Event()
+            self._waiters.unpark_all()
 
 
 def _asked(params: Params, *, is_main: bool) -> Asked:
