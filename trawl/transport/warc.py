@@ -21,7 +21,7 @@ import io
 import logging
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -220,24 +220,23 @@ class WarcWriter:
             return io.BytesIO()
         if received is not None and received[1] is not None:
             return io.BytesIO(received[1])
-        if response is None:
-            return io.BytesIO()
-        return response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
+        if isinstance(response, FileResponse):
+            return response.open()
+        return io.BytesIO(b"" if response is None else response.body)
 
     def _omits(self, entry: WarcEntry) -> bool:
         return not self._has_bodies and urlsplit(entry.request.url).path != "/robots.txt"
 
-    def _records(self, entry: WarcEntry, body: BinaryIO) -> Iterator[Any]:
-        """Yield the records of an entry. All later records refer to the first record."""
+    def _records(self, entry: WarcEntry, body: BinaryIO) -> list[Any]:
+        """Return the records of an entry. All later records refer to the first record."""
         records = [self._response(entry, body)] if entry.has_response else []
         if entry.has_response or entry.sent_utc is not None:
             records.append(self._request(entry))
         records.append(self._metadata(entry))
         first = records[0].rec_headers.get_header("WARC-Record-ID")
-        for place, record in enumerate(records):
-            if place:
-                record.rec_headers.add_header("WARC-Concurrent-To", first)
-            yield record
+        for record in records[1:]:
+            record.rec_headers.add_header("WARC-Concurrent-To", first)
+        return records
 
     def _metadata(self, entry: WarcEntry) -> Any:
         ended_utc = entry.ended_utc or entry.started_utc
