@@ -52,6 +52,7 @@ from trawl.frontier.sections import (
     statistics_so_far,
 )
 from trawl.observe import Stats
+from trawl.robots import RobotsCache
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
@@ -85,7 +86,7 @@ class JobState(NoJobState):
         self._deaths = opened.deaths
         jars, max_age = context.middleware_stack.jars, context.values.robots.robotstxt_max_age
         self.host_state: HostState = HostState(self._job, throttle, jars, context.wall, max_age)
-        self.robots = self.host_state.robots
+        self.robots: RobotsCache = self.host_state.robots
         self._statistics = statistics_section(self._job)
         self._stats = context.stats
         self._wall = context.wall

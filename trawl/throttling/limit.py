@@ -184,7 +184,8 @@ class Spacing(Interval):
 
     def set(self, seconds: float, jitter: Jitter, *, is_slowed: bool = False) -> None:
         """Change the time and its jitter. The scope ``is_slowed`` while it backs off or has a floor."""
-        self.seconds, self.jitter = seconds, jitter
+        self.seconds: float = seconds
+        self.jitter: Jitter = jitter
 
     def offset(self, traffic: Traffic) -> float:
         """Return the drawn seconds from the next grid time to its send: at most one step; 0.0 without a grid."""
