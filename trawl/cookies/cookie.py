@@ -267,7 +267,7 @@ _HTTP_ONLY = "#HttpOnly_"
 
 
 def is_netscape(path: str) -> bool:
-    """Return True if a file name ends in ``.txt``, as of a ``cookies.txt``."""
+    """Return True if a file name ends in ``.txt``, as ``cookies.txt`` does."""
     return path.lower().endswith(".txt")
 
 

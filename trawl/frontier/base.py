@@ -388,7 +388,7 @@ class OutboxItem:
 
 
 class Counts(NamedTuple):
-    """The counts of all sessions since the first of the current ones started, as for ``CLOSESPIDER_PAGECOUNT``."""
+    """The counts of all sessions since the first of the current ones started. Errors are failed callbacks."""
 
     pages: int = 0
     in_flight: int = 0

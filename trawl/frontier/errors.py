@@ -15,7 +15,7 @@ from trawl.errors import JobError
 __all__ = ["DATABASE_ERRORS", "damage_error", "job_error", "malformed"]
 
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""Errors of reading a database, of which text or the message of an SQLite error may not be UTF-8."""
+"""Errors of reading a database. Its text, or the message of an SQLite error, may not be UTF-8."""
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: "the disk is full. Nothing is lost: free some space and start it again",

@@ -212,7 +212,7 @@ class Outbox:
         return [self._tail[i] for i in range(first, min(first + limit, len(self._tail)))]
 
     def done(self, position: int) -> None:
-        """Forget the items up to ``position``, which the feeds have written. It never decreases."""
+        """Forget the items up to ``position``, which the feeds have written. The position never decreases."""
         if not self.start <= position <= self.end:
             raise ValueError(f"the feeds can't be at {position}: the outbox goes from {self.start} to {self.end}")
         self.start = position

@@ -26,7 +26,7 @@ __all__ = ["without_effect"]
 
 @attrs.frozen
 class _Switch:
-    """A setting that turns the settings in ``hidden`` off, where a name that ends in ``_`` is a prefix.
+    """A setting that turns off the settings in ``hidden``, where a name that ends in ``_`` is a prefix.
 
     Attributes:
         is_off: Returns whether a value turns the other settings off.

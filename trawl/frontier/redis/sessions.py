@@ -241,7 +241,7 @@ class OwnedParts:
         self._lose(_spread(rest, wanted) if is_joined else rest[-wanted:])
 
     def feed(self, starving: int, working: int) -> None:
-        """Choose parts with pending requests to release for the ``starving`` of the ``working`` sessions.
+        """Choose parts with pending requests to release for ``starving`` of the ``working`` sessions, which are idle.
 
         A hash distributes the hosts at random. With few hosts, or near the end of a job, one session may have many more
         pending requests than other sessions.

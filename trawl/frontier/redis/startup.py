@@ -271,7 +271,8 @@ def _form() -> Mapping[str, int | str]:
 def _check_server(facts: Mapping[str, str], address: Address, durability: Durability) -> int:
     """Check that a server's configuration suits a job, and return the number of replicas that must confirm each step.
 
-    Raises UsageError with what to set, or JobUnavailable if a replica or its lack may soon change.
+    Raises UsageError if the server is unsuitable, with what to set, and JobUnavailable if it is a replica or lacks one,
+    because that may change soon.
     """
     if wrong := _too_old(facts) or _unsafe(facts) or _unable(facts, durability):
         raise UsageError(f"job {address.shown}: {wrong}")
