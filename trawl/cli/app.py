@@ -307,9 +307,7 @@ def panel(
 
 
 @_command("trawl top redis://store.internal/quotes")
-def top(
-    job: Annotated[str, _argument("JOB", "The job's address, or its directory with --processes.")],
-) -> None:
+def top(job: Annotated[str, _argument("JOB", "The job's address, or its directory with --processes.")]) -> None:
     """Show the processes of a job in a server while they work: pages, rates, and what requests wait for."""
     from trawl.cli.job import top_command
     from trawl.cli.view import stdout_console
@@ -395,9 +393,7 @@ def before_the_command(
 
 
 @_command("trawl help summary", "trawl help crawl", name="help")
-def explain(
-    topic: Annotated[str | None, _argument("TOPIC", "summary, or a command.")] = None,
-) -> None:
+def explain(topic: Annotated[str | None, _argument("TOPIC", "summary, or a command.")] = None) -> None:
     """Explain the words of the summary, or show the help of a command."""
     if topic != "summary":
         raise typer.Exit(main([*([topic] if topic else []), "--help"]))
@@ -407,9 +403,7 @@ def explain(
 
 
 @_command("trawl version", "trawl version --browser")
-def version(
-    browser: Annotated[bool, _flag("Show the Chromium that renders pages.", "--browser")] = False,
-) -> None:
+def version(browser: Annotated[bool, _flag("Show the Chromium that renders pages.", "--browser")] = False) -> None:
     """Show the versions of trawl, Python and Trio, and the number of compiled modules if there are any."""
     import platform
     from importlib.machinery import EXTENSION_SUFFIXES
@@ -620,9 +614,7 @@ app.add_typer(new)
 
 
 @_command("trawl new project books", "trawl new project .", of=new)
-def project(
-    directory: Annotated[str, _argument("DIR", "The project's folder. Existing files stay.")],
-) -> None:
+def project(directory: Annotated[str, _argument("DIR", "The project's folder. Existing files stay.")]) -> None:
     """Write a project that runs: settings, a first spider, its test."""
     from trawl.cli.new import new_project
 
@@ -654,9 +646,7 @@ def spider(
     "trawl completion zsh >> ~/.zshrc",
     "trawl completion fish > ~/.config/fish/completions/trawl.fish",
 )
-def completion(
-    shell: Annotated[str, _argument("SHELL", f"One of {', '.join(SHELLS)}.")],
-) -> None:
+def completion(shell: Annotated[str, _argument("SHELL", f"One of {', '.join(SHELLS)}.")]) -> None:
     """Print a script that completes trawl's commands and options in a shell."""
     from typer._completion_shared import get_completion_script
 

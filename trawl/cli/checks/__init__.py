@@ -220,31 +220,23 @@ def _hidden(spider: type[Spider], settings: Settings | None) -> list[str]:
 @contextmanager
 def _warned_once() -> Iterator[None]:
     """Print each warning about settings once, although a check loads the settings several times."""
-    collector = _WarningCollector()
+    lines: dict[str, None] = {}
+
+    def collect(record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.WARNING:
+            lines[record.getMessage()] = None
+        return False
+
     loggers = [logging.getLogger(name) for name in ("trawl.engine", "trawl.settings")]
-    before = [each.propagate for each in loggers]
     for each in loggers:
-        each.propagate = False
-        each.addHandler(collector)
+        each.addFilter(collect)
     try:
         yield
     finally:
-        for each, propagates in zip(loggers, before, strict=True):
-            each.removeHandler(collector)
-            each.propagate = propagates
-    for line in collector.lines:
+        for each in loggers:
+            each.removeFilter(collect)
+    for line in lines:
         typer.echo(printable(line), err=True)
-
-
-class _WarningCollector(logging.Handler):
-    """Collects log messages without duplicates."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.lines: dict[str, None] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines[record.getMessage()] = None
 
 
 _UNTOUCHED = {

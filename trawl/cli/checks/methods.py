@@ -153,7 +153,7 @@ def check_callbacks(spider: type[Spider], source: SpiderSource) -> Iterator[Chec
             close = nearest(use.name, [name for name in dir(spider) if callable(getattr(spider, name, None))])
             hint = f"; did you mean self.{close}?" if close else ""
             yield CheckMessage(use.path, use.line, f"{spider.__name__} has no method {use.name!r}{hint}")
-        elif use.name not in assigned and (problem := _problem(spider, use)):
+        elif use.name not in assigned and (problem := _problem(spider, use.name, use.by_name)):
             yield CheckMessage(use.path, use.line, f"{use.role} {use.name}() can't be called: {problem}")
 
 
@@ -226,13 +226,14 @@ def _assigned(source: SpiderSource) -> set[str]:
     }
 
 
-def _problem(spider: type[Spider], use: _Use) -> str:
-    function = inspect.getattr_static(spider, use.name)
-    if use.by_name is None or not inspect.isfunction(function):
+def _problem(spider: type[Spider], name: str, by_name: Collection[str] | None = ()) -> str:
+    """Return why a callback can't be called; "" if it can."""
+    function = inspect.getattr_static(spider, name)
+    if by_name is None or not inspect.isfunction(function):
         return ""
     try:
         # Missing arguments are not errors, because code may add them later (`request.cb_kwargs["x"] = ...`).
-        inspect.signature(function).bind_partial(None, None, **dict.fromkeys(use.by_name))
+        inspect.signature(function).bind_partial(None, None, **dict.fromkeys(by_name))
     except TypeError as error:
         return str(error)
     return ""
@@ -305,21 +306,11 @@ def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collect
     given = {*callbacks, "start", "start_requests"}
     for method in source.methods():
         name = method.node.name
-        if name in callbacks and (problem := _takes_no_response(spider, name)):
-            yield CheckMessage(method.path, method.node.lineno, problem)
+        if name in callbacks and _problem(spider, name):
+            words = f"{name}() must accept the response; write def {name}(self, response)"
+            yield CheckMessage(method.path, method.node.lineno, words)
         for node, message in _wrong_outputs(method, kinds, is_given=name in given):
             yield CheckMessage(method.path, node.lineno, message)
-
-
-def _takes_no_response(spider: type[Spider], name: str) -> str:
-    function = inspect.getattr_static(spider, name)
-    if not inspect.isfunction(function):
-        return ""
-    try:
-        inspect.signature(function).bind_partial(None, None)
-    except TypeError:
-        return f"{name}() must accept the response; write def {name}(self, response)"
-    return ""
 
 
 def _wrong_outputs(
