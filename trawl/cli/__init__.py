@@ -96,11 +96,7 @@ def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None
 
 
 def _open_closed_streams() -> None:
-    """Open the null device for each closed standard stream.
-
-    Otherwise, the next opened file would get the descriptor number of the stream, and the stream's output would go to
-    that file. A feed to a closed standard output is still refused: :func:`trawl.feeds.storages.open_standard_output`.
-    """
+    """Open the null device for each closed standard stream, whose number the next opened file would get otherwise."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - the file stays open

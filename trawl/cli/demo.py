@@ -56,25 +56,16 @@ class DemoServer(ThreadingTCPServer):
     def __init__(self, bind: str, port: int, *, is_verbose: bool = False) -> None:
         self.address_family: int = AF_INET6 if ":" in bind else AF_INET
         self.is_verbose: bool = is_verbose
-        self._site = DemoSite(time.monotonic)
-        self._lock = threading.Lock()
-        self._closed = threading.Event()
+        self.site: DemoSite = DemoSite(time.monotonic)
+        self.one_at_a_time: threading.Lock = threading.Lock()  # the site has state
+        self.closed: threading.Event = threading.Event()
         super().__init__((bind, port), _Handler)
         name = f"[{bind}]" if ":" in bind else bind
         self.url: str = f"http://{name}:{self.server_address[1]}/"
 
-    def answer(self, request: Request) -> SimulatedResponse:
-        """Return the response to a request. Requests are handled one at a time, because the site has state."""
-        with self._lock:
-            return self._site(request)
-
-    def wait(self, seconds: float) -> None:
-        """Wait for some seconds, or until the server is closed."""
-        self._closed.wait(seconds)
-
     def server_close(self) -> None:
         """Close the socket, and end all waits."""
-        self._closed.set()
+        self.closed.set()
         super().server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -105,8 +96,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self._send(SimulatedResponse(400, f"{error}\n"))
             return
-        answer = self.server.answer(request)
-        self.server.wait(answer.latency)
+        with self.server.one_at_a_time:
+            answer = self.server.site(request)
+        self.server.closed.wait(answer.latency)
         self._send(answer)
 
     do_HEAD = do_POST = do_GET

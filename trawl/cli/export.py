@@ -128,12 +128,7 @@ async def _export_from(url: str, settings: Settings, follows: bool) -> None:
 
 
 async def copy_items(job: Job, settings: FeedsSettings, *, follows: bool) -> None:
-    """Copy the items of an open job to feeds. A checkpoint. If cancelled, the feeds stay at their recorded positions.
-
-    Raises:
-        FeedError: If a feed can't be opened or written.
-        JobError: If the job can't be read or written, or is not in a server.
-    """
+    """Copy the items of an open job to feeds. If cancelled, feeds stay at their recorded positions. A checkpoint."""
     facts, session = JOB_INFO.read(job), job.session
     if facts is None or session is None:
         raise job.damaged("the facts about its spider and its runs can't be read")

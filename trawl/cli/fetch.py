@@ -368,12 +368,7 @@ def parse_command(
     meta: str | None,
     cb_kwargs: str | None,
 ) -> int:
-    """Fetch a URL, run a callback on it and print its outputs.
-
-    If ``callback`` is None, the callback for start URLs runs. Requests are followed to a depth of ``depth`` pages; with
-    1, none are followed. ``meta`` and ``cb_kwargs`` are JSON. Returns FAILED if no callback was called or a callback
-    failed.
-    """
+    """Fetch a URL, run a callback and print its outputs. Returns FAILED if no callback was called, or it failed."""
 
     def act(entry: CrawlEntry) -> int:
         method = _checked(entry.spider, callback)

@@ -140,11 +140,7 @@ def job_command(
     orders: Sequence[Order] = (),
     parts: Collection[str] = (),
 ) -> None:
-    """Show a job, queue its failed requests again, export its requests, or change it while it runs.
-
-    ``exports`` prints its pending requests as JSON, one per line. ``parts`` of a running job are its ``workers``,
-    ``why`` requests wait, and its status as ``json``.
-    """
+    """Show a job or ``parts`` of it, queue its failed requests again, print pending requests, or give ``orders``."""
 
     def act(address: str) -> None:
         if orders or parts:

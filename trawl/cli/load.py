@@ -50,10 +50,7 @@ _WITH_FORMAT = re.compile(r"(?P<path>.+):(?P<format>[A-Za-z][A-Za-z0-9]*)\Z", re
 
 
 def feeds_layer(appended: Iterable[str], overwritten: Iterable[str]) -> Layer:
-    """Return a layer with the setting FEEDS for ``-o`` (append) and ``-O`` (overwrite); empty without these options.
-
-    Without ``FEED:FORMAT``, the file's extension gives the format; standard output is JSON lines.
-    """
+    """Return the setting FEEDS of ``-o`` (append) and ``-O`` (overwrite). By default, standard output is JSON lines."""
     feeds: dict[str, dict[str, object]] = {}
     for option, texts, overwrite in (("-o", appended, False), ("-O", overwritten, True)):
         for text in texts:

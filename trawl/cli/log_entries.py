@@ -131,11 +131,7 @@ JSON_START = b'{"time": '
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats an entry as one line of JSON; docs/reference/log.md lists the fields.
-
-    ``name_of`` returns the name of the spider that an entry belongs to; "" if there is only one spider. ``jobs`` has
-    the job of each spider by this name. ``shows`` decides on the traceback of an error.
-    """
+    """Formats an entry as one line of JSON; docs/reference/log.md lists the fields. ``shows`` selects tracebacks."""
 
     def __init__(
         self, name_of: Callable[[], str], jobs: Mapping[str, str], *, shows: Callable[[BaseException], bool]

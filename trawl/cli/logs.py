@@ -156,10 +156,7 @@ class _FileHandler(WatchedFileHandler):
 
 
 def is_expected(error: BaseException) -> bool:
-    """Return True if one line explains the error, because trawl raised it about input or the network.
-
-    This includes a ValueError or TypeError for a wrong URL, method or header, or for an output that is not an item.
-    """
+    """Return True if one line explains the error, because trawl raised it about input, an output or the network."""
     if isinstance(error, TrawlError):
         return True
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]

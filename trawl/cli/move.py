@@ -85,11 +85,7 @@ class _File:
 def move_command(
     place: str, *, writes: bool = False, takes_uncommitted: bool = False, is_for_both: bool = False
 ) -> int:
-    """Show the changes to a project as a diff, or write them, and list the remaining decisions.
-
-    ``takes_uncommitted`` also writes files that have changes which are not committed to git; otherwise, the exit status
-    is FAILED if there are any. With ``is_for_both``, the code still works with Scrapy.
-    """
+    """Show the changes to a project, or write them, and list the remaining decisions. Returns the exit status."""
     root = Path(place)
     if not root.exists():
         raise UsageError(f"{place}: no such file or folder; give the folder of a project, or a file")
@@ -235,10 +231,7 @@ def _other_code(text: str, place: Edit) -> bool:
 
 
 def _for_both(text: str, found: Sequence[Change]) -> Iterator[Edit]:
-    """Yield edits that import from trawl if trawl runs the file, and otherwise from Scrapy.
-
-    Adjacent lines get one edit. An import beside other code is left to a person.
-    """
+    """Yield edits that import from trawl if trawl runs the file, otherwise from Scrapy; one edit for adjacent lines."""
     runs: list[list[Change]] = []
     for change in found:
         if change.edit is None or not change.after or _other_code(text, change.edit):

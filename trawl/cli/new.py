@@ -179,12 +179,7 @@ def new_project(directory: str) -> None:
 
 
 def new_spider(name: str, domain: str, template: str) -> None:
-    """Write a spider and its test.
-
-    They go to ``spiders/`` and ``tests/`` if the working directory has these folders, otherwise to the working
-    directory. The spider's file has its name if Python can import a file with that name. ``domain`` is a host, with or
-    without a port, or the start URL.
-    """
+    """Write a spider and its test, to ``spiders/`` and ``tests/`` if these exist. ``domain`` may be a start URL."""
     start = _start_of(domain)
     _check(name, template)
     spiders = Path("spiders") if Path("spiders").is_dir() else Path()

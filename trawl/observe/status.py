@@ -167,13 +167,9 @@ def estimate(
     """Return the estimated end of the pending requests; None if nothing is pending, or no limit is known yet.
 
     The crawl ends when its last scope ends, or later if the whole crawl has too few places. A request of several scopes
-    counts in each of its scopes.
-
-    Args:
-        pending: Number of pending requests by scope (by host, if each host is one scope).
-        limits: The limit of each scope. A scope without an entry has no limit.
-        total: Number of pending requests; None for the sum of ``pending``.
-        places: The limit of the whole crawl, such as ``CONCURRENT_REQUESTS`` divided by the seconds of a request.
+    counts in each of its scopes. A scope without an entry in ``limits`` has no limit. ``total`` is by default the sum
+    of ``pending``. ``places`` is the limit of the whole crawl: ``CONCURRENT_REQUESTS`` divided by the seconds of a
+    request.
     """
     total = sum(pending.values()) if total is None else total
     if not total:
@@ -208,13 +204,7 @@ def estimate_words(found: Estimate | None) -> str:
 
 
 class Rate(Struct, frozen=True, array_like=True):
-    """A rate per second over three spans of time.
-
-    Attributes:
-        ten_seconds: Over the last 10 seconds.
-        minute: Over the last minute.
-        whole: Since the start of the crawl.
-    """
+    """A rate per second: over the last 10 seconds, over the last minute, and since the start of the crawl."""
 
     ten_seconds: float = 0.0
     minute: float = 0.0
@@ -493,8 +483,6 @@ def decode_status(blob: bytes) -> CrawlStatus | None:
 
 # -- words for people
 
-_SHOWN = 3  # groups of waiting requests in a line
-
 
 def status_line(status: CrawlStatus) -> str:
     """Return a status as one line of the log, with the rates of the last minute."""
@@ -511,7 +499,7 @@ def waiting_words(status: CrawlStatus) -> str:
     """Return the largest groups of waiting requests: ``37 waiting: a.example delay 0.4 s; b.example hint 12 s``."""
     if not status.waiting:
         return ""
-    shown = [group.words for group in status.waiting[:_SHOWN]]
+    shown = [group.words for group in status.waiting[:3]]
     if status.groups > len(shown):
         shown.append(f"and {number_words(status.groups - len(shown))} more")
     return f"{number_words(status.held)} waiting: {'; '.join(shown)}"

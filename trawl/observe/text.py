@@ -1,8 +1,7 @@
 """Text for people: numbers, rates and durations in words, and text from pages made safe for a terminal and a log.
 
-A URL, a header or an item may contain escape sequences that move the cursor, change the window title or forge a log
-line. :func:`printable` escapes them (Unicode categories Cc, Cf for direction, Cs, Zl and Zp) and masks passwords. All
-output of the command goes through this function.
+A URL, a header or an item may contain escape sequences that change the terminal or forge a log line. All output of the
+command goes through :func:`printable` (Unicode categories Cc, Cf for direction, Cs, Zl and Zp).
 """
 
 from __future__ import annotations

@@ -115,11 +115,7 @@ def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def check_command(targets: Sequence[str]) -> int:
-    """Check the spiders in ``targets`` and print one line for each error, ``FILE:LINE: message``.
-
-    Differences from Scrapy are not errors. They are printed to standard error. As for ``trawl crawl``, the exit status
-    is USAGE if a target has no spider or a file imports Scrapy.
-    """
+    """Check the spiders in ``targets`` and print one line for each error. Differences from Scrapy are not errors."""
     spiders = 0
     wrong: list[str] = []
     differing: list[str] = []

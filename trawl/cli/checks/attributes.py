@@ -1,8 +1,4 @@
-"""Checks of a spider's attributes: settings, start URLs, domains and rules.
-
-Only :mod:`trawl.cli.checks` imports this. These checks read the class, and :mod:`trawl.cli.checks.methods` reads the
-methods.
-"""
+"""Checks of a spider's attributes: settings, start URLs, domains and rules."""
 
 from __future__ import annotations
 
@@ -152,7 +148,9 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
         yield source.at(f"{attribute}: {own}", attribute)
         return
     wrong = 0
-    around = list(_declared_around(spider))
+    around: list[Layer] = []  # the user's own settings that are declared outside the spider, which may set them too
+    with suppress(SettingsError):  # another check reports an invalid file
+        around = [Layer(layer.source, {}, own=layer.own) for layer in ambient(spider=spider)]
     for name, value in given.values.items():
         try:
             load(*around, attrs.evolve(given, values={name: value}, is_moved=is_moved), tell=ignore)
@@ -165,12 +163,6 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
         load(*around, attrs.evolve(given, is_moved=is_moved), tell=ignore)
     except UsageError as error:
         yield source.at(str(error), attribute)
-
-
-def _declared_around(spider: type[Spider]) -> Iterator[Layer]:
-    """Yield the user's own settings that are declared outside the spider. The spider may also set these settings."""
-    with suppress(SettingsError):  # another check reports an invalid file
-        yield from (Layer(layer.source, {}, own=layer.own) for layer in ambient(spider=spider))
 
 
 def _urls(spider: type[Spider], source: SpiderSource, attribute: str, *, is_used: bool) -> Iterator[CheckMessage]:

@@ -315,7 +315,8 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Try(self, node: ast.Try) -> None:
         """Look for code that expects Request() to raise ValueError for URLs that can't be fetched."""
-        caught = {last_name(each) for handler in node.handlers for each in _caught(handler)}
+        types = [handler.type for handler in node.handlers if handler.type is not None]
+        caught = {last_name(each) for kind in types for each in ast.walk(kind)}
         calls = [each for part in node.body for each in ast.walk(part) if isinstance(each, ast.Call)]
         if "ValueError" in caught and (made := [each for each in calls if last_name(each.func) in REQUESTS]):
             self._tell(made[0], _NO_VALUE_ERROR)
@@ -505,12 +506,6 @@ def _other_form(url: str) -> str:
     if here == there or safe_url_string(here) == there:
         return ""
     return f"the URL is {here} here, also in response.url; in Scrapy {there}"
-
-
-def _caught(handler: ast.ExceptHandler) -> Sequence[ast.expr]:
-    if handler.type is None:
-        return ()
-    return handler.type.elts if isinstance(handler.type, ast.Tuple) else (handler.type,)
 
 
 def _proxies(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:

@@ -1,8 +1,4 @@
-"""Checks of a spider's methods: callbacks and their annotations, lost outputs, calls that fail or block.
-
-Only :mod:`trawl.cli.checks` imports this. These checks read the calls in methods, and
-:mod:`trawl.cli.checks.attributes` reads the attributes of the class.
-"""
+"""Checks of a spider's methods: callbacks and their annotations, lost outputs, calls that fail or block."""
 
 from __future__ import annotations
 

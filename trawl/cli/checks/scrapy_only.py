@@ -233,11 +233,7 @@ def asyncio_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def plugin_meta_uses(tree: ast.AST) -> Iterator[Finding]:
-    """Yield a finding for each key of meta that only a package for Scrapy obeys.
-
-    The code need not be changed if the same meta also has ``browser``, because then it is for both. A part of it that
-    is another variable (``**shared``) may have this key.
-    """
+    """Yield a finding for each key of meta that only a package for Scrapy obeys; not wrong if ``browser`` is there."""
     nodes = list(ast.walk(tree))
     given = [each.value for each in nodes if isinstance(each, ast.keyword) and each.arg == "meta"]
     names = {"meta", *map(last_name, given), *(last_name(each.func) for each in given if isinstance(each, ast.Call))}
@@ -261,10 +257,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def _parts_of_meta(node: ast.AST, names: Collection[str], function: str) -> Iterator[tuple[str, ast.AST]]:
-    """Yield the dicts and keys that a node adds to a meta, with the text of the variable that holds this meta.
-
-    ``names`` are of variables with a meta, and of functions that return one. ``function`` contains the node.
-    """
+    """Yield the dicts and keys that a node adds to a meta in one of ``names``, with the text of that variable."""
     own = f"{id(node)}"
     if isinstance(node, ast.keyword) and node.arg == "meta":
         yield own, node.value
