@@ -47,11 +47,8 @@ PRESCAN_BYTES = 16 * 1024
 _META = re.compile(rb"<[mM][eE][tT][aA][\t\n\f\r /]")
 
 _NAMED = re.compile(rb"charset", re.IGNORECASE)
-
 _TAG = re.compile(rb"</?[a-z][^\t\n\f\r >]*+", re.IGNORECASE)
-
 _RAW_TEXT = frozenset({b"<script", b"<style", b"<title", b"<textarea", b"<xmp", b"<iframe", b"<noembed", b"<noframes"})
-
 _NAME = re.compile(rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)")
 
 _VALUE = re.compile(
@@ -177,16 +174,13 @@ def _as_read(label: bytes) -> str | None:
 
 
 _PARAMETER = re.compile(r';\s*([^\s;=]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;,"\s]*))')
-
 _SNIFF_BYTES = 1024
 
 UNTOLD_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown", "*/*"})
 """Types that don't describe the content, so that the body is checked."""
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le"))
-
 _UTF_32_BOMS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le"))  # only for XML (XML 1.0, F.1)
-
 _WIDE = frozenset({"utf-16-be", "utf-16-le"})
 
 _WIDE_XML = re.compile(rb"(?:[\t\n\r ]\0)*+<\0[^\0]\0|((?:\0[\t\n\r ])*+\0<\0[^\0])")

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["FormRequest"]
 
 _BUTTONS = frozenset({"submit", "image"})
-
 _WALKED = ("form", "fieldset", "input", "button", "select", "textarea", "option")
-
 _NOT_SENT = frozenset({"submit", "image", "reset", "button"})
 
 
@@ -253,9 +251,7 @@ def _text(element: Element) -> str:
 
 
 _FORM = "application/x-www-form-urlencoded"
-
 _MULTIPART = "multipart/form-data"
-
 _TEXT = "text/plain"
 
 FormData = (
@@ -410,7 +406,6 @@ def _fields(formdata: FormData, codec: str) -> list[tuple[Any, Field]]:
 
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-
 _BOUNDARY_DIGITS = 24
 
 

@@ -36,9 +36,7 @@ __all__ = [
 ]
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
-
 _INTERIM = re.compile(rb"[\r\n]*HTTP/\d\.\d +1\d\d\b")
-
 _FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")
 
 
@@ -80,7 +78,6 @@ MAX_FIELDS = 1_000
 """Maximum number of headers of one response. Each line counts as one header."""
 
 _HTTP = b"HTTP/"
-
 _NONE = Headers()
 
 _LENIENT = {
