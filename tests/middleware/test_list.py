@@ -7,14 +7,16 @@ import random
 from collections.abc import Awaitable
 from typing import Any
 
+import httpx
 import pytest
 
 import trawl
 from tests.middleware.web import Web, now_utc
 from trawl.cookies import Jars
-from trawl.errors import NotConfigured, SettingsError
-from trawl.http import Fetch, Outcome, Request, Response
-from trawl.middleware import BUILT_IN, MiddlewareContext, MiddlewareSettings, compose, layers
+from trawl.errors import IgnoreRequest, NotConfigured, SettingsError
+from trawl.http import Drop, Fetch, Outcome, Replace, Request, Response
+from trawl.middleware import BUILT_IN, MiddlewareContext, MiddlewareSettings, layers
+from trawl.middleware.factory import make_middleware
 from trawl.testing import SimulatedWeb, simulate
 
 URL = "http://a.example/"
@@ -136,7 +138,95 @@ def test_a_middleware_that_gives_nothing_is_told_at_once() -> None:
         return None
 
     with pytest.raises(SettingsError, match=r"^DOWNLOADER_MIDDLEWARES: .*forgets must return an async function of a"):
-        compose([forgets], Web(Response(URL)).fetch)
+        make_middleware(forgets, None, None)(Web(Response(URL)).fetch)
+
+
+def wrong(returned: Any) -> Any:
+    """A middleware whose function returns this."""
+
+    def confused(fetch: Fetch) -> Any:
+        async def send(request: Request) -> Any:  # noqa: RUF029 - a Fetch
+            return returned(request, fetch) if callable(returned) else returned
+
+        return send
+
+    return confused
+
+
+OUTCOME = r"return await fetch\(request\), or an Outcome"
+PARTS = "returned Outcome.*: an Outcome needs the Request, and a Response as response"
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (None, f"returned None: {OUTCOME}"),
+        ("text", f"returned 'text': {OUTCOME}"),
+        ({}, f"returned {{}}: {OUTCOME}"),
+        (httpx.Response(200), rf"returned <Response \[200 OK\]>: {OUTCOME}"),
+        (Response(URL), r"returned <200 .*>: return Outcome\(request, response=it\)"),
+        (Request(URL), r"returned <GET .*>: to send it now, return await fetch\(it\); to send it later"),
+        (lambda request, fetch: fetch(request), r"returned <coroutine .*>: await it"),
+        (lambda request, fetch: fetch(None), r"called fetch\(\) with None: it takes a Request"),
+        (Outcome(Request(URL)), PARTS),
+        (Outcome(Response(URL)), PARTS),  # type: ignore[arg-type]
+        (Outcome(Request(URL), "text"), PARTS),  # type: ignore[arg-type]
+        (Outcome(Request(URL), error="text"), PARTS),  # type: ignore[arg-type]
+        (Outcome(Request(URL), then=Request(URL)), PARTS),  # type: ignore[arg-type]
+    ],
+)
+async def test_a_middleware_that_returns_no_outcome_is_named_with_what_it_must_return(
+    returned: Any, words: str
+) -> None:
+    send = make_middleware(wrong(returned), None, None)(Web(Response(URL)).fetch)
+    with pytest.raises(TypeError, match=rf"(?s)^DOWNLOADER_MIDDLEWARES: .*confused {words}"):
+        await send(Request(URL))
+
+
+@pytest.mark.parametrize("order", [1, 560])
+@pytest.mark.parametrize("returned", [None, Response(URL), Outcome(Request(URL))])
+def test_only_the_request_fails_whose_middleware_returns_no_outcome(returned: Any, order: int) -> None:
+    failed: list[Exception] = []
+
+    class One(trawl.Spider):
+        name = "one"
+
+        async def start(self) -> Any:
+            yield Request(URL, errback=failed.append)
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    settings = {"ROBOTSTXT_OBEY": False, "DOWNLOADER_MIDDLEWARES": {wrong(returned): order}}
+    sim = simulate(One, web, settings=settings)
+    assert sim.reason == "finished"
+    assert "confused returned" in str(getattr(failed[0], "value", failed[0]))
+
+
+async def test_a_middleware_whose_function_is_not_async_is_named() -> None:
+    def plain(fetch: Fetch) -> Any:
+        return Response
+
+    def yielding(fetch: Fetch) -> Any:
+        async def send(request: Request) -> Any:
+            yield await fetch(request)
+
+        return send
+
+    for middleware in (plain, yielding):
+        send = make_middleware(middleware, None, None)(Web(Response(URL)).fetch)
+        with pytest.raises(TypeError, match=rf"{middleware.__name__} returns must be async, without yield"):
+            await send(Request(URL))
+
+
+async def test_outcomes_of_every_kind_pass() -> None:
+    request = Request(URL)
+    for outcome in (
+        Outcome(request, Response(URL)),
+        Outcome(request, error=IgnoreRequest("no")),
+        Outcome(request, then=Replace(request)),
+        Outcome(request, then=Drop("dropped")),
+    ):
+        assert await make_middleware(wrong(outcome), None, None)(Web(Response(URL)).fetch)(request) is outcome
 
 
 async def at_once(request: Any) -> Any:

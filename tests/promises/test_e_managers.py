@@ -245,7 +245,7 @@ def test_e09_remaining_sets_what_is_left_and_quota_is_read_as_it(key: str) -> No
         {"a.example": {"delay": -1}},
     ],
 )
-def test_e09_nonsense_is_counted_and_harms_nobody(said: object) -> None:
+def test_e09_nonsense_is_counted_and_harms_nobody(said: object, caplog: pytest.LogCaptureFixture) -> None:
     class Saying:
         def get_response_backoff(self, response: trawl.Response) -> object:
             return said
@@ -253,6 +253,7 @@ def test_e09_nonsense_is_counted_and_harms_nobody(said: object) -> None:
     sim = crawled(pages(), a_web("a.example", latency=0.1), EXACT, THROTTLING_MANAGER=Saying)
     assert times(sim) == [0.0, 1.0, 2.0]
     assert (sim.stats["throttling_errors"], len(sim.sends), sim.reason) == (3, 3, "finished")
+    assert "Saying.get_response_backoff() returned" in caplog.text
 
 
 def test_e10_the_initial_delay_only_holds() -> None:

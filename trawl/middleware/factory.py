@@ -9,14 +9,14 @@ from __future__ import annotations
 import inspect
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trawl import scrapy_names
 from trawl.blocking import Blocking
 from trawl.errors import NotConfigured, SettingsError
-from trawl.http import Middleware, Request, Response
+from trawl.http import Drop, Fetch, Middleware, Outcome, Replace, Request, Response
 from trawl.observe import Stats
 from trawl.plugins import load_plugin, plugin_names
 from trawl.throttling.configuration import load_object
@@ -164,8 +164,61 @@ def make_middleware(entry: object, crawl: object, spider: object, adapt: Adapt |
             " are, or one with process_request, process_response or process_exception",
             SETTING,
         )
-    own: Middleware = found
-    return own
+    return _checked(found, entry_name(entry))
+
+
+def _checked(middleware: Middleware, name: str) -> Middleware:
+    """Return a user's middleware. Wrong return values and arguments of ``fetch`` raise an error with its ``name``."""
+
+    def around(fetch: Fetch) -> Fetch:
+        def fetch_request(request: Request) -> Awaitable[Outcome]:
+            if not isinstance(request, Request):
+                raise TypeError(f"{SETTING}: {name} called fetch() with {request!r:.100}: it takes a Request")
+            return fetch(request)
+
+        own = middleware(fetch_request)
+        if not callable(own):
+            raise SettingsError(f"{SETTING}: {name} must return an async function of a request, not {own!r}", SETTING)
+
+        async def send(request: Request) -> Outcome:
+            awaitable: Any = own(request)
+            if not inspect.isawaitable(awaitable):
+                raise TypeError(
+                    f"{SETTING}: the function of a request that {name} returns must be async, without yield, and return"
+                    f" an Outcome; its call returned {awaitable!r:.100}"
+                )
+            outcome: Outcome = await awaitable
+            if wrong := _mistake(outcome):
+                raise TypeError(f"{SETTING}: {name} returned {outcome!r:.100}: {wrong}")
+            return outcome
+
+        return send
+
+    return around
+
+
+def _mistake(outcome: Any) -> str:
+    """Return what user middleware must return instead of ``outcome``; "" if it is right."""
+    if isinstance(outcome, Outcome):
+        parts: tuple[Any, ...] = (outcome.request, outcome.response, outcome.error, outcome.then)
+        request, response, error, then = parts
+        if (
+            isinstance(request, Request)
+            and (response is not None or error is not None or then is not None)
+            and (response is None or isinstance(response, Response))
+            and (error is None or isinstance(error, Exception))
+            and (then is None or isinstance(then, Replace | Drop))
+        ):
+            return ""
+        return "an Outcome needs the Request, and a Response as response, an exception as error, or Replace as then"
+    if isinstance(outcome, Request):
+        return "to send it now, return await fetch(it); to send it later, return Outcome(request, then=Replace(it))"
+    if isinstance(outcome, Response):
+        return "return Outcome(request, response=it), with Outcome from trawl.http"
+    if inspect.iscoroutine(outcome):
+        outcome.close()
+        return "await it, as in: return await fetch(request)"
+    return "return await fetch(request), or an Outcome (of trawl.http) with a trawl.Response as response"
 
 
 def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:

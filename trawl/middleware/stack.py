@@ -26,7 +26,7 @@ from trawl.errors import SettingsError
 from trawl.http import Fetch, Headers, Middleware, Outcome, Request, Response, host_of
 from trawl.middleware.auth import auth, load_credentials
 from trawl.middleware.cookies import Sessions, cookies, open_cookie_file, set_cookies
-from trawl.middleware.factory import Adapt, MiddlewareCrawl, entry_name, load_function, make_middleware, split_setting
+from trawl.middleware.factory import Adapt, MiddlewareCrawl, load_function, make_middleware, split_setting
 from trawl.middleware.proxies import OpenAt, ProxyCooldown, ProxyFailureTransport, check_socks, make_proxy_pool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect
 from trawl.middleware.referrer import Referrer, load_referrer_policy
@@ -249,19 +249,9 @@ def layers(context: MiddlewareContext) -> list[MiddlewareEntry]:
 
 
 def compose(middleware: Iterable[Middleware], fetch: Fetch) -> Fetch:
-    """Wrap ``fetch`` in ``middleware``, of which the first becomes the outermost.
-
-    Raises:
-        SettingsError: If a middleware returns something that can't be called.
-    """
+    """Wrap ``fetch`` in ``middleware``. The first middleware becomes the outermost."""
     for layer in reversed(list(middleware)):
         fetch = layer(fetch)
-        if not callable(fetch):
-            raise SettingsError(
-                f"DOWNLOADER_MIDDLEWARES: {entry_name(layer)} must return an async function of a request,"
-                f" not {fetch!r}",
-                "DOWNLOADER_MIDDLEWARES",
-            )
     return fetch
 
 

@@ -358,6 +358,14 @@ def _mapping(ids: list[str], delay: float | None) -> ScopeBackoff:
     return {id: {} if delay is None else {"delay": delay} for id in ids} or None
 
 
+def _checked(manager: object, name: str, answer: Any, header: str = "") -> dict[str, BackoffSignal]:
+    """Parse the return value of the manager's method ``name``. Errors name the method."""
+    try:
+        return signals_of(answer, header)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{type(manager).__qualname__}.{name}() returned {answer!r:.100}: {error}") from None
+
+
 _HOOKS = ("get_response_backoff", "get_exception_backoff", "get_response_delay")
 
 
@@ -415,7 +423,7 @@ class ManagerCalls:
         try:
             if ask is not None and is_overridden(self._manager, "get_initial_backoff"):
                 with contained:
-                    return signals_of(await awaited(ask()))
+                    return _checked(self._manager, "get_initial_backoff", await awaited(ask()))
         except Exception:  # user code
             logger.exception("the throttling manager failed at the start: nothing is held before the first send")
         return {}
@@ -436,8 +444,9 @@ class ManagerCalls:
             ask = getattr(self._manager, "get_response_backoff", self.default.get_response_backoff)
             answer = await awaited(ask(outcome.response))
             hint = self.default.hint_nowait(outcome.response) if answer else None
-            return signals_of(answer, "" if hint is None else hint.header)
+            return _checked(self._manager, "get_response_backoff", answer, "" if hint is None else hint.header)
         if outcome.error is not None:
             ask = getattr(self._manager, "get_exception_backoff", self.default.get_exception_backoff)
-            return signals_of(await awaited(ask(attempt.request, outcome.error)))
+            answer = await awaited(ask(attempt.request, outcome.error))
+            return _checked(self._manager, "get_exception_backoff", answer)
         return {}
