@@ -108,11 +108,7 @@ class AdmissionRules:
             self._guard.open()
 
     def is_offsite(self, request: Request) -> bool:
-        """Return True if the request's host is outside the allowed domains.
-
-        Always False with ``dont_filter`` or the meta key ``allow_offsite``. With ``FILTER_START_URLS``, also with the
-        meta key ``is_start_request``.
-        """
+        """Return True if the request's host is outside the allowed domains, and neither it nor a setting exempts it."""
         if not self.is_outside(host_of(request.url)) or request.dont_filter:
             return False
         return not (

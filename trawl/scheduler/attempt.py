@@ -61,21 +61,7 @@ class AttemptOptions:
 
 
 class AttemptTimes:
-    """The times at which an attempt was found, granted and sent, its waits, and the reasons for them.
-
-    Attributes:
-        found_at: Event loop time at which it was found. By default, when it was first pushed; -inf before that.
-        not_before: Event loop time before which it is not granted; 0.0: none.
-        granted_at: Event loop time at which it got its places. Before that, the time at which its preparation started
-            or ended. A wait just before the send moves it.
-        sent_at: Event loop time of its send; None before that.
-        prepared_for: Seconds for which its middleware ran before it waited for places; 0.0 without user code.
-        throttled: Seconds for which it was the best of its lane and waited for anything other than a free place
-            (:class:`trawl.http.Times`). Set when it is granted.
-        left_by: Why it last was not granted although its scopes were open; None: that did not happen.
-        held_by: The limit of its scopes that opened last before it was granted; None with fewer than two scopes.
-        opened_by: The limit that opened last for it, with one scope; None for none.
-    """
+    """The times at which an attempt was found, granted and sent, its waits, and the reasons for them."""
 
     __slots__ = (
         "found_at",
@@ -90,15 +76,23 @@ class AttemptTimes:
     )
 
     def __init__(self, found_at: float | None) -> None:
+        # Event loop time at which it was found. By default, when it was first pushed; -inf before that.
         self.found_at: float = -inf if found_at is None else found_at
-        self.not_before: float = 0.0
+        self.not_before: float = 0.0  # event loop time before which it is not granted; 0.0: none
+        # Event loop time at which it got its places. Before that, the time at which its preparation started or ended. A
+        # wait just before the send moves it.
         self.granted_at: float = -inf
-        self.sent_at: float | None = None
+        self.sent_at: float | None = None  # event loop time of its send; None before that
+        # Seconds for which its middleware ran before it waited for places; 0.0 without user code
         self.prepared_for: float = 0.0
+        # Seconds for which it was the best of its lane and waited for anything other than a free place
+        # (`trawl.http.Times`). Set when it is granted.
         self.throttled: float = 0.0
+        # Why it last was not granted although its scopes were open; None: that did not happen
         self.left_by: Reason | None = None
+        # The limit of its scopes that opened last before it was granted; None with fewer than two scopes
         self.held_by: Reason | None = None
-        self.opened_by: Limit | None = None
+        self.opened_by: Limit | None = None  # the limit that opened last for it, with one scope; None for none
 
     @property
     def queued(self) -> float:
@@ -111,42 +105,6 @@ class Attempt:
 
     The scheduler chooses by the arguments and sets the attributes, except ``task``, which the engine sets. One attempt
     allows one send.
-
-    Args:
-        request: The request to send. The scheduler does not read it.
-        scopes: Sorted scope ids, each with the expected amount; None counts as 1.0.
-        origin: The origin whose gate it waits for, which is closed until robots.txt is read.
-        priority: A higher priority is sent earlier.
-        is_direct: Sent before all pages, because a callback waits for it.
-        is_exempt: Takes no scope (``dont_throttle``), but one of the crawl's places.
-        is_diverted: Its scopes and origin belong to the request as its middleware changed it last.
-        is_sub_request: A rendered page has made it, so that it does not count as a page.
-        passes_gate: Does not wait for its origin's gate, because it loads robots.txt. Implies ``is_direct``.
-        share: The first amount that it names. Within a lane, larger amounts are sent first.
-        order: Its rank among attempts of equal priority and share; lower ranks are sent first. None: in the order in
-            which they are pushed. In one lane, either all attempts have a rank or none has.
-        lease: The frontier's record of a page; None for a direct fetch.
-        lane_id: The id of its lane; None: made from the other arguments.
-        waiter: Gets the outcome of a direct fetch; None for a page.
-        found_at: Event loop time at which it was found; None: when it is first pushed.
-
-    Attributes:
-        options: The other arguments, which decide about its queue and about the receiver of its outcome.
-        times: Its times and waits.
-        is_page: True for a page of the frontier; False for a direct fetch or robots.txt.
-        lane: Its lane, also after it left it; None before it is pushed.
-        slots: Its slot number in each of its scopes while it is in flight, in the order of ``scopes``.
-        steps: The number of backoff steps that each scope had taken when it was granted, in the order of ``scopes``.
-        is_pending: True from the push until it is granted, refused or withdrawn.
-        is_under_way: True from the start of its preparation, or from its grant, until its places are released.
-        is_ahead: True while its scopes count it as ahead. They do not count it while it is overdue.
-        has_places: True while it is in flight.
-        has_fetched: True if its middleware made a fetch for it. Because another attempt would repeat this fetch, it
-            waits for its places without a limit.
-        is_vetted: True if it was already checked whether it may be sent at all.
-        keeps_page: True if it has released its places except the place in the scope ``browser``, because its page is
-            not closed yet.
-        task: The engine's state of its task; None before the task starts.
     """
 
     __slots__ = (
@@ -173,26 +131,32 @@ class Attempt:
 
     def __init__(
         self,
+        # The request to send. The scheduler does not read it.
         request: Any,
-        scopes: ScopeAmounts,
+        scopes: ScopeAmounts,  # sorted scope ids, each with the expected amount; None counts as 1.0
         *,
-        origin: str = "",
-        priority: int = 0,
-        is_direct: bool = False,
-        is_exempt: bool = False,
-        is_diverted: bool = False,
-        is_sub_request: bool = False,
+        origin: str = "",  # the origin whose gate it waits for, which is closed until robots.txt is read
+        priority: int = 0,  # a higher priority is sent earlier
+        is_direct: bool = False,  # sent before all pages, because a callback waits for it
+        is_exempt: bool = False,  # takes no scope (`dont_throttle`), but one of the crawl's places
+        is_diverted: bool = False,  # its scopes and origin belong to the request as its middleware changed it last
+        is_sub_request: bool = False,  # a rendered page has made it, so that it does not count as a page
+        # Does not wait for its origin's gate, because it loads robots.txt. Implies `is_direct`.
         passes_gate: bool = False,
+        # The first amount that it names. Within a lane, larger amounts are sent first.
         share: float = 0.0,
+        # Its rank among attempts of equal priority and share; lower ranks are sent first. None: in the order in which
+        # they are pushed. In one lane, either all attempts have a rank or none has.
         order: int | None = None,
-        lease: Any = None,
-        lane_id: LaneId | None = None,
-        waiter: Any = None,
-        found_at: float | None = None,
+        lease: Any = None,  # the frontier's record of a page; None for a direct fetch
+        lane_id: LaneId | None = None,  # the id of its lane; None: made from the other arguments
+        waiter: Any = None,  # gets the outcome of a direct fetch; None for a page
+        found_at: float | None = None,  # event loop time at which it was found; None: when it is first pushed
     ) -> None:
         self.request: Any = request
         self.scopes: ScopeAmounts = scopes
         self.priority: int = priority
+        # True for a page of the frontier; False for a direct fetch or robots.txt
         self.is_page: bool = not (is_direct or passes_gate)
         self.is_exempt: bool = is_exempt
         self.is_sub_request: bool = is_sub_request
@@ -201,20 +165,29 @@ class Attempt:
             lane_id = key if self.is_page else (key, PASSING if passes_gate else DIRECT)
             if is_sub_request:  # behind others it would wait for their page budget
                 lane_id = (lane_id, "sub-request")
+        # The other arguments, which decide about its queue and about the receiver of its outcome
         self.options: AttemptOptions = AttemptOptions(
             origin, is_diverted, passes_gate, share, order, lane_id, lease, waiter
         )
         self.times: AttemptTimes = AttemptTimes(found_at)
-        self.lane: Lane | None = None
+        self.lane: Lane | None = None  # its lane, also after it left it; None before it is pushed
+        # Its slot number in each of its scopes while it is in flight, in the order of `scopes`
         self.slots: tuple[int, ...] = ()
+        # The number of backoff steps that each scope had taken when it was granted, in the order of `scopes`
         self.steps: tuple[int, ...] = ()
-        self.is_pending: bool = False
-        self.is_vetted: bool = False
+        self.is_pending: bool = False  # True from the push until it is granted, refused or withdrawn
+        self.is_vetted: bool = False  # True if it was already checked whether it may be sent at all
+        # True from the start of its preparation, or from its grant, until its places are released
         self.is_under_way: bool = False
-        self.has_places: bool = False
+        self.has_places: bool = False  # True while it is in flight
+        # True while its scopes count it as ahead. They do not count it while it is overdue.
         self.is_ahead: bool = False
+        # True if its middleware made a fetch for it. Because another attempt would repeat this fetch, it waits for its
+        # places without a limit.
         self.has_fetched: bool = False
+        # True if it has released its places except the place in the scope `browser`, because its page is not closed yet
         self.keeps_page: bool = False
+        # The engine's state of its task; None before the task starts
         self.task: Any = None  # set and read by the engine
 
     @classmethod

@@ -36,19 +36,14 @@ __all__ = [
 
 
 class OriginGate:
-    """The closed gate of one origin.
-
-    Attributes:
-        origin: The origin.
-        reason: The reason for waiting lanes; None while robots.txt is read.
-        lanes: The lanes that arrived here, in this order. Some may have left or be empty.
-    """
+    """The closed gate of one origin."""
 
     __slots__ = ("lanes", "origin", "reason")
 
     def __init__(self, origin: str) -> None:
         self.origin: str = origin
-        self.reason: Reason | None = None
+        self.reason: Reason | None = None  # the reason for waiting lanes; None while robots.txt is read
+        # The lanes that arrived here, in this order. Some may have left or be empty.
         self.lanes: dict[Lane, None] = {}
 
     def why(self, now: float) -> Reason:
@@ -79,47 +74,14 @@ READY = "ready"
 
 @attrs.frozen
 class Refused:
-    """An attempt that may not be sent. It has left its lane and holds nothing.
-
-    Attributes:
-        attempt: The attempt.
-        reason: The reason that ``vet`` returned.
-    """
+    """An attempt that may not be sent. It has left its lane and holds nothing."""
 
     attempt: Attempt
-    reason: str
+    reason: str  # the reason that `vet` returned
 
 
 class Lane:
-    """Attempts that need the same scopes and origin. Only the scheduler changes it.
-
-    Attributes:
-        id: Its key.
-        asks: The amount that its requests need of each of its scopes; None for a scope for which they name none.
-        scopes: Its scopes, sorted by id.
-        origin: The origin whose gate its attempts wait for.
-        kind: The kind of its attempts: DIRECT, PASSING or PAGE.
-        prepares: True if its attempts wait to be prepared, because user code must still run for them; False if they
-            wait for their places.
-        was_prepared: True if user code has run for its attempts.
-        elsewhere: Number of its prepared attempts that its scopes do not count as ahead, because they wait for another
-            of its scopes.
-        queue: A heap of its attempts.
-        turn: Increases each time it goes behind the other lanes of equal priority, which take turns.
-        version: Increases whenever the lane moves, which makes older entries of it in heaps invalid.
-        where: READY, the queue of the scope it waits for, its origin's closed gate, or None while it is in none of
-            them.
-        throttled: Seconds for which its best attempt waited for anything other than a free place, since the grant
-            before.
-        closed_before: The ``closed_for`` of what it waits for, in seconds, when the wait started.
-        ready_at: Event loop time at which it became ready.
-        bases: The scopes' counters of grants at its turn, to count how often it is passed. Only for lanes with several
-            scopes or a quota.
-        has_reserved: True if a scope is reserved for it.
-        has_token: False if it needs a token of its shared scopes and has none that may be used now.
-        kept_until: Time until which its reservation counts although it has lost a scope; ``inf`` if it has lost none.
-        passed_at: Its version when its queue found that the remaining amount is too small for it.
-    """
+    """Attempts that need the same scopes and origin. Only the scheduler changes it."""
 
     __slots__ = (
         "asks",
@@ -146,24 +108,34 @@ class Lane:
 
     def __init__(self, id: LaneId, scopes: tuple[Scope, ...], origin: str = "", kind: int = PAGE) -> None:
         self.id: LaneId = id
+        # The amount that its requests need of each of its scopes; None for a scope for which they name none
         self.asks: Amounts = ()
-        self.scopes: tuple[Scope, ...] = scopes
-        self.origin: str = origin
-        self.kind: int = kind
-        self.queue: list[tuple[int, float, int, Attempt]] = []
-        self.turn: int = 0
-        self.version: int = 0
+        self.scopes: tuple[Scope, ...] = scopes  # its scopes, sorted by id
+        self.origin: str = origin  # the origin whose gate its attempts wait for
+        self.kind: int = kind  # the kind of its attempts: DIRECT, PASSING or PAGE
+        self.queue: list[tuple[int, float, int, Attempt]] = []  # a heap of its attempts
+        self.turn: int = 0  # increases each time it goes behind the other lanes of equal priority, which take turns
+        self.version: int = 0  # increases whenever the lane moves, which makes older entries of it in heaps invalid
+        # READY, the queue of the scope it waits for, its origin's closed gate, or None while it is in none of them
         self.where: str | ScopeQueue | OriginGate | None = None
+        # Seconds for which its best attempt waited for anything other than a free place, since the grant before
         self.throttled: float = 0.0
-        self.closed_before: float = 0.0
-        self.ready_at: float = 0.0
+        self.closed_before: float = 0.0  # the `closed_for` of what it waits for, in seconds, when the wait started
+        self.ready_at: float = 0.0  # event loop time at which it became ready
+        # The scopes' counters of grants at its turn, to count how often it is passed. Only for lanes with several
+        # scopes or a quota.
         self.bases: list[int] | None = None
-        self.has_reserved: bool = False
-        self.has_token: bool = True
+        self.has_reserved: bool = False  # True if a scope is reserved for it
+        self.has_token: bool = True  # False if it needs a token of its shared scopes and has none that may be used now
+        # Time until which its reservation counts although it has lost a scope; `inf` if it has lost none
         self.kept_until: float = inf
-        self.passed_at: int = -1
+        self.passed_at: int = -1  # its version when its queue found that the remaining amount is too small for it
+        # True if its attempts wait to be prepared, because user code must still run for them; False if they wait for
+        # their places
         self.prepares: bool = False
-        self.was_prepared: bool = False
+        self.was_prepared: bool = False  # True if user code has run for its attempts
+        # Number of its prepared attempts that its scopes do not count as ahead, because they wait for another of its
+        # scopes
         self.elsewhere: int = 0
 
     __hash__: ClassVar[Any] = object.__hash__  # a compiled class that has an order inherits none
@@ -352,10 +324,7 @@ class Lane:
         return [(scope, attempt.amount(index)) for index, scope in enumerate(self.scopes)]
 
     def opens_at(self, attempt: Attempt, now: float) -> float:
-        """Return when ``attempt`` may be written; ``inf``: this attempt may not (:meth:`Scope.opens_at`).
-
-        At or before ``now``: it may be written.
-        """
+        """Return when ``attempt`` may be written; ``inf``: it needs another grant (:meth:`Scope.opens_at`)."""
         # Not strict, because an exempt attempt has scope ids but its lane has no scopes.
         at = -inf
         for slot, scope, (_, amount) in zip(attempt.slots, self.scopes, attempt.scopes, strict=False):

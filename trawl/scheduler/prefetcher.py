@@ -49,11 +49,7 @@ class Lookup(Protocol):
 class Prefetcher:
     """Moves records from the frontier into the scheduler's lanes, one lane at a time.
 
-    Args:
-        frontier: The frontier with the records.
-        scheduler: The scheduler that gets the records.
-        attempt_of: Makes the attempt for a record.
-        lookup: Takes the records with a stored response.
+    ``attempt_of`` makes the attempt for a record, and ``lookup`` takes the records with a stored response.
     """
 
     __slots__ = ("_attempt_of", "_frontier", "_hungry", "_lookup", "_scheduler", "_shuts")
@@ -96,10 +92,7 @@ class Prefetcher:
         return self._frontier.next_due()
 
     def pushed(self, records: Iterable[Record]) -> bool:
-        """Record that the frontier received ``records``. Returns True if one may be better than the best of its lane.
-
-        If none is better, nothing new may be sent now.
-        """
+        """Record that the frontier received ``records``. Returns False if none is better than the best of its lane."""
         is_better = False
         for record in records:
             lane = record.lane
@@ -122,12 +115,7 @@ class Prefetcher:
     async def refill(self, now: float, clock: Callable[[], float]) -> float:
         """Lease what the recorded lanes need. With a frontier in memory and no cache it does not wait.
 
-        Args:
-            now: The event loop time, in seconds.
-            clock: Returns it. Called after each wait for the frontier.
-
-        Returns:
-            The event loop time after the last wait.
+        Returns the event loop time after the last wait, by ``clock``.
         """
         hungry = self._hungry
         if self._frontier.next_due() <= now:

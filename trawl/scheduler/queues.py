@@ -50,15 +50,12 @@ __all__ = ["LaneQueues", "LaterQueue", "Preparations"]
 
 
 class LaterQueue:
-    """Attempts that may not be granted before a time of their own, ordered by this time and then by arrival.
-
-    Attributes:
-        heap: The attempts; empty if none waits here. Some may have been withdrawn.
-    """
+    """Attempts that may not be granted before a time of their own, ordered by this time and then by arrival."""
 
     __slots__ = ("heap",)
 
     def __init__(self) -> None:
+        # The attempts; empty if none waits here. Some may have been withdrawn.
         self.heap: list[tuple[float, int, Attempt]] = []
 
     def add(self, attempt: Attempt, not_before: float, order: int) -> None:
@@ -86,13 +83,7 @@ class LaterQueue:
 
 
 class LaneQueues:
-    """The ready lanes, the queues of the scopes, and the timers.
-
-    Attributes:
-        ready: A heap of the lanes that are checked next.
-        scope_queues: The queues by scope id.
-        timers: A heap of the times at which scopes are checked. Some may be old.
-    """
+    """The ready lanes, the queues of the scopes, and the timers."""
 
     __slots__ = (
         "_bound",
@@ -106,8 +97,9 @@ class LaneQueues:
 
     def __init__(self, *, prepares: bool = False) -> None:
         self._prepares = prepares
-        self.ready: list[Ticket] = []
-        self.scope_queues: dict[str, ScopeQueue] = {}
+        self.ready: list[Ticket] = []  # a heap of the lanes that are checked next
+        self.scope_queues: dict[str, ScopeQueue] = {}  # the queues by scope id
+        # A heap of the times at which scopes are checked. Some may be old.
         self.timers: list[tuple[float, int, ScopeQueue]] = []
         self._tiebreak = count().__next__
         self._bound = ROOM_TO_GROW
@@ -407,28 +399,22 @@ class LaneQueues:
 
 
 class Preparations(LaneQueues):
-    """The same for lanes whose attempts wait to be prepared, and what is known about the user code that prepares them.
-
-    Attributes:
-        has_user_code: True if user code runs before each send, so that requests are prepared before they wait for their
-            places. The engine sets it.
-        awaits: True if user code has awaited something before a send.
-        caution: Number of requests of a scope that user code must send, each after awaiting something, before it is
-            assumed never to respond. The engine sets it.
-        running: Number of pages whose middleware runs.
-        ahead: Number of pages that are being prepared, or are prepared and have no places yet.
-        overdue: A heap of the times at which attempts have taken much longer than others. Some may be old.
-    """
+    """The same for lanes whose attempts wait to be prepared, and what is known about the user code for this."""
 
     __slots__ = ("ahead", "awaits", "caution", "has_user_code", "overdue", "running")
 
     def __init__(self) -> None:
         super().__init__(prepares=True)
+        # True if user code runs before each send, so that requests are prepared before they wait for their places. The
+        # engine sets it.
         self.has_user_code: bool = False
-        self.awaits: bool = False
+        self.awaits: bool = False  # True if user code has awaited something before a send
+        # Number of requests of a scope that user code must send, each after awaiting something, before it is assumed
+        # never to respond. The engine sets it.
         self.caution: float = 0.0
-        self.running: int = 0
-        self.ahead: int = 0
+        self.running: int = 0  # number of pages whose middleware runs
+        self.ahead: int = 0  # number of pages that are being prepared, or are prepared and have no places yet
+        # A heap of the times at which attempts have taken much longer than others. Some may be old.
         self.overdue: list[tuple[float, int, Attempt]] = []
 
     def next_overdue(self) -> float:

@@ -135,16 +135,8 @@ def waiting_in_steps(
 
     The reason is computed for each lane, because two lanes in the queue of one scope may have different reasons: one
     may have a second scope that opens later. An attempt that moves between two steps may be counted twice or not at
-    all.
-
-    Args:
-        scheduler: The scheduler.
-        clock: Returns the event loop time in seconds. Called once per step.
-        stored: Returns the number of further pages of a lane in the frontier; None: there are none.
-        by_scope: Receives the number of pending attempts of each scope.
-
-    Returns:
-        The groups in no particular order, as the generator's value.
+    all. ``clock`` is called once per step, ``stored`` counts the further pages of a lane in the frontier, and
+    ``by_scope`` receives the number of pending attempts of each scope.
     """
     reasons = _Reasons(scheduler, clock())
     groups: dict[Reason, int] = {}
@@ -174,20 +166,13 @@ def waiting_in_steps(
 
 
 class _Reasons:
-    """The reasons why lanes wait at one time. Each scope is asked once per amount.
-
-    Args:
-        scheduler: The scheduler with the lanes.
-        now: The event loop time.
-
-    Attributes:
-        now: The event loop time. It may be moved between two steps.
-    """
+    """The reasons why lanes wait at one time. Each scope is asked once per amount."""
 
     __slots__ = ("_known", "_of_prepared", "_scheduler", "now")
 
     def __init__(self, scheduler: Scheduler, now: float) -> None:
         self._scheduler = scheduler
+        # The event loop time. It may be moved between two steps.
         self.now: float = now
         self._known: dict[tuple[str, float], Reason] = {}
         self._of_prepared: dict[Scope, Reason] | None = None

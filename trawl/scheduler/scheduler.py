@@ -78,35 +78,7 @@ def reconsider(scheduler: Scheduler, scope: Scope, now: float) -> None:
 
 
 class Scheduler:
-    """The lanes, scopes and places of one crawl.
-
-    Args:
-        scope_of: Returns the scope of an id. Creates it at an event loop time if needed.
-        places: Maximum number of requests in flight; ``inf`` for no limit. May be changed during the crawl.
-        depth_first: Whether the newest request of a lane is first, instead of the oldest.
-        vet: Returns why an attempt may not be sent at all, or None. Called when it is first checked and before its
-            grant.
-
-    Attributes:
-        places: Requests in flight at most.
-        pending: Number of pending attempts.
-        pending_direct: Number of pending direct attempts.
-        in_flight: Number of attempts that have places.
-        sub_requests: Number of these attempts that rendered pages have made.
-        pages_left: Maximum number of pages that are ahead or in flight when another page is prepared; ``inf``: no
-            limit. May be set.
-        grants: Number of grants so far.
-        looks: Number of lanes checked so far.
-        queues: The ready and the waiting lanes. This attribute and the next four are for explanations and tests, and
-            are only read there.
-        preparations: The same for lanes whose attempts wait to be prepared, and what is known about user code.
-        lanes: The lanes with pending attempts.
-        later: Attempts with a later time of their own.
-        closed: The closed gates by origin.
-        holder: This crawl, for other crawls that have scopes in common with it; None if there are none.
-        left_by: The reason why the last choice granted nothing of a ready lane: no free place, or running callbacks;
-            None if it left no ready lane.
-    """
+    """The lanes, scopes and places of one crawl."""
 
     __slots__ = (
         "_next_order",
@@ -133,31 +105,42 @@ class Scheduler:
 
     def __init__(
         self,
+        # Returns the scope of an id. Creates it at an event loop time if needed.
         scope_of: Callable[[str, float], Scope],
         *,
+        # Maximum number of requests in flight; `inf` for no limit. May be changed during the crawl.
         places: float,
-        depth_first: bool = False,
+        depth_first: bool = False,  # whether the newest request of a lane is first, instead of the oldest
+        # Returns why an attempt may not be sent at all, or None. Called when it is first checked and before its grant.
         vet: Callable[[Attempt, float], str | None] | None = None,
     ) -> None:
-        self.places: float = places
-        self.pending: int = 0
-        self.pending_direct: int = 0
-        self.in_flight: int = 0
-        self.sub_requests: int = 0
+        self.places: float = places  # requests in flight at most
+        self.pending: int = 0  # number of pending attempts
+        self.pending_direct: int = 0  # number of pending direct attempts
+        self.in_flight: int = 0  # number of attempts that have places
+        self.sub_requests: int = 0  # number of these attempts that rendered pages have made
+        # Maximum number of pages that are ahead or in flight when another page is prepared; `inf`: no limit. May be
+        # set.
         self.pages_left: float = inf
-        self.grants: int = 0
-        self.looks: int = 0
+        self.grants: int = 0  # number of grants so far
+        self.looks: int = 0  # number of lanes checked so far
         self._scope_of = scope_of
         self._vet = vet
         self._next_order = (count(-1, -1) if depth_first else count(1)).__next__
         self._next_turn = count(1).__next__
         self._now = -inf
+        # The ready and the waiting lanes. This attribute and the next four are for explanations and tests, and are only
+        # read there.
         self.queues: LaneQueues = LaneQueues()
+        # The same for lanes whose attempts wait to be prepared, and what is known about user code
         self.preparations: Preparations = Preparations()
-        self.lanes: dict[LaneId, Lane] = {}
-        self.later: LaterQueue = LaterQueue()
-        self.closed: dict[str, OriginGate] = {}
+        self.lanes: dict[LaneId, Lane] = {}  # the lanes with pending attempts
+        self.later: LaterQueue = LaterQueue()  # attempts with a later time of their own
+        self.closed: dict[str, OriginGate] = {}  # the closed gates by origin
+        # The reason why the last choice granted nothing of a ready lane: no free place, or running callbacks; None if
+        # it left no ready lane
         self.left_by: Reason | None = None
+        # This crawl, for other crawls that have scopes in common with it; None if there are none
         self.holder: ScopeHolder | None = None
 
     # -- requests come and go

@@ -58,29 +58,7 @@ ROOM_TO_GROW = 64
 
 
 class ScopeQueue:
-    """The lanes that wait for one scope.
-
-    Args:
-        scope: The scope.
-        prepares: True if lanes wait here to have an attempt prepared; False if they wait for its places.
-
-    Attributes:
-        scope: The scope.
-        prepares: True if lanes wait here to have an attempt prepared.
-        earliest_at: Returns the time at which an amount may be granted, or prepared.
-        waiters: A heap of the waiting lanes.
-        aside: A heap of the lanes that need more than remains, each with the time at which enough remains.
-        refills: The quota's counter of refills when ``aside`` was last checked; -1: check it.
-        least: A lower bound of the amounts that lanes here need.
-        armed: The time of its timer; ``inf`` for none.
-        woken: The lane that was woken last.
-        reserved_for: The lane for which the scope is reserved; None if no lane was passed often enough.
-        holders: This lane, and lanes that lost the scope to it or to an earlier one but keep other reserved scopes.
-        passed: If the scope has a quota, a heap by rank of the lanes that others may pass: by smaller amounts, because
-            theirs did not fit a sliding window, or by larger shares, because they need other scopes too.
-        peers: If the scope has no quota, heaps of the lanes that share a quota elsewhere, by its scope, largest share
-            first.
-    """
+    """The lanes that wait for one scope."""
 
     __slots__ = (
         "_closed",
@@ -102,17 +80,24 @@ class ScopeQueue:
 
     def __init__(self, scope: Scope, *, prepares: bool = False) -> None:
         self.scope: Scope = scope
-        self.prepares: bool = prepares
+        self.prepares: bool = prepares  # True if lanes wait here to have an attempt prepared
+        # Returns the time at which an amount may be granted, or prepared
         self.earliest_at: Callable[[float, float], float] = scope.prepares_at if prepares else scope.earliest_at
-        self.waiters: list[Ticket] = []
+        self.waiters: list[Ticket] = []  # a heap of the waiting lanes
+        # A heap of the lanes that need more than remains, each with the time at which enough remains
         self.aside: list[tuple[float, Ticket]] = []
-        self.refills: int = -1
-        self.least: float = inf
-        self.armed: float = inf
-        self.woken: Lane | None = None
+        self.refills: int = -1  # the quota's counter of refills when `aside` was last checked; -1: check it
+        self.least: float = inf  # a lower bound of the amounts that lanes here need
+        self.armed: float = inf  # the time of its timer; `inf` for none
+        self.woken: Lane | None = None  # the lane that was woken last
+        # The lane for which the scope is reserved; None if no lane was passed often enough
         self.reserved_for: Lane | None = None
+        # This lane, and lanes that lost the scope to it or to an earlier one but keep other reserved scopes
         self.holders: dict[Lane, None] = {}
+        # If the scope has a quota, a heap by rank of the lanes that others may pass: by smaller amounts, because theirs
+        # did not fit a sliding window, or by larger shares, because they need other scopes too
         self.passed: list[Ticket] = []
+        # If the scope has no quota, heaps of the lanes that share a quota elsewhere, by its scope, largest share first
         self.peers: dict[str, list[Ticket]] = {}
         self._closed = 0.0
         self._closed_at = inf
@@ -161,10 +146,7 @@ class ScopeQueue:
         return ticket_of(lane, 0.0 if self.scope.quota is None else lane.share_in(self.scope))
 
     def goes_before(self, holder: Lane, lane: Lane, now: float) -> bool:
-        """Return True if the scope stays reserved for ``holder``: it ranks first, or another scope of ``lane`` is far.
-
-        A scope is far if it opens much later.
-        """
+        """Return True if the scope stays reserved for ``holder``: it ranks first, or ``lane`` waits much longer."""
         is_far = [each.foreseen_at(now, but=self.scope) > now + PATIENCE for each in (holder, lane)]
         return (is_far[0], holder.rank()) < (is_far[1], lane.rank())
 
@@ -177,10 +159,7 @@ class ScopeQueue:
         return scope.delays(now, until, lane.amount_in(scope), holder.amount_in(scope), prepares=self.prepares)
 
     def fits_at(self, lane: Lane, now: float) -> float:
-        """Return when the quota opens for ``lane``: when it fits and is not reserved.
-
-        ``inf`` if the lane with the reservation waits for something else.
-        """
+        """Return when the quota opens for ``lane``; ``inf`` while it is reserved for one that waits for others."""
         scope = self.scope
         at = self.earliest_at(now, lane.amount_in(scope))
         if at > now:
@@ -240,27 +219,15 @@ class ScopeQueue:
 
 
 class TokenQueue(ScopeQueue):
-    """A lane's request for a token of shared scopes, and the queue in which it waits for the token.
-
-    Args:
-        scope: The first shared scope.
-        lane: The lane.
-        number: The number of the ask.
-        why: Returns the reason why a token request waits.
-
-    Attributes:
-        lane: The lane.
-        number: The number of the ask.
-        token: The token; None until it is received.
-    """
+    """A lane's request for a token, and its queue in its first shared scope; ``why`` says why a request waits."""
 
     __slots__ = ("_why", "lane", "number", "token")
 
     def __init__(self, scope: Scope, lane: Lane, number: int, why: Callable[[int], Reason]) -> None:
         super().__init__(scope)
         self.lane: Lane = lane
-        self.number: int = number
-        self.token: Token | None = None
+        self.number: int = number  # the number of the ask
+        self.token: Token | None = None  # the token; None until it is received
         self._why = why
 
     def add(self, lane: Lane) -> None:

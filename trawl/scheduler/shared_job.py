@@ -43,15 +43,7 @@ SLACK = 0.25
 
 
 class SharedJobScheduler(Scheduler):
-    """A scheduler that requests tokens for shared scopes.
-
-    Args:
-        scope_of: Returns the scope of an id. Creates it at an event loop time if needed.
-        line: The client that requests tokens.
-        places: Maximum number of requests in flight; ``inf`` for no limit.
-        depth_first: Whether the newest request of a lane is first, instead of the oldest.
-        vet: Returns why an attempt may not be sent at all, or None.
-    """
+    """A scheduler that requests tokens for shared scopes from the client ``line``."""
 
     __slots__ = ("_asks", "_by_number", "_line", "_next_timer", "_timers", "_tokens")
 
