@@ -66,11 +66,7 @@ _REQUEST = "trawl.engine.worker.Worker.run"
 
 @contextmanager
 def seeded_scheduling(seed: int | str) -> Iterator[None]:
-    """Run tasks in an order that depends only on ``seed``, for a ``trio.run`` inside the block.
-
-    Raises:
-        RuntimeError: If this version of Trio does not have the switches.
-    """
+    """Run tasks in an order that depends only on ``seed``, for a ``trio.run`` inside the block."""
     held = _SchedulerState(seed)
     try:
         yield
@@ -80,11 +76,7 @@ def seeded_scheduling(seed: int | str) -> Iterator[None]:
 
 @contextmanager
 def seeded_scheduling_here(seed: int | str) -> Iterator[None]:
-    """Run tasks in a seeded order inside a running Trio program, from the next batch of tasks on. Blocks may overlap.
-
-    Raises:
-        RuntimeError: If this version of Trio does not have the switches.
-    """
+    """Run tasks in a seeded order inside a running Trio program, from the next batch on. Blocks may overlap."""
     held = _shared.get()
     if held is None:
         held = _SchedulerState(seed)
@@ -145,15 +137,12 @@ JUMPS = 16  # look for real threads once in this many jumps
 
 
 class VirtualClock(trio.abc.Clock):
-    """A clock that starts at :data:`START`, and jumps to the next timer when no task can run.
-
-    Attributes:
-        suspect: Called when no timer is set, and at some of the jumps, to check for errors.
-    """
+    """A clock that starts at :data:`START`, and jumps to the next timer when no task can run."""
 
     __slots__ = ("_jumps", "_next", "_now", "_sleepers", "suspect")
 
     def __init__(self) -> None:
+        # Called when no timer is set, and at some of the jumps, to check for errors
         self.suspect: Callable[[], None] | None = None
         self._now: float = START
         self._jumps = 0
@@ -232,17 +221,13 @@ class NotSimulated(RuntimeError):
 
 
 class Guard:
-    """Ends one simulated crawl after an error.
-
-    Attributes:
-        scope: The cancel scope of the crawl, cancelled at the first error.
-        error: The first error: a refused use of real I/O, or an error that a handler raised; None if there was none.
-    """
+    """Ends one simulated crawl after an error."""
 
     __slots__ = ("error", "scope")
 
     def __init__(self) -> None:
-        self.scope: trio.CancelScope = trio.CancelScope()
+        self.scope: trio.CancelScope = trio.CancelScope()  # the cancel scope of the crawl, cancelled at the first error
+        # The first error: a refused use of real I/O, or an error that a handler raised; None if there was none
         self.error: Exception | None = None
 
     def refuse(self, what: str, detail: str = "") -> NotSimulated:
@@ -264,9 +249,8 @@ class Guard:
 def guarded() -> Iterator[Guard]:
     """Refuse real I/O by code that runs or is started inside the block. Must be used in a Trio program.
 
-    Raises:
-        NotSimulated: If real I/O was refused. Raised at the end of the block, even if user code has caught the error.
-        Exception: If a handler's error ended the crawl.
+    Raises NotSimulated at the end of the block if real I/O was refused, even if user code has caught the error, or the
+    error of a handler that ended the crawl.
     """
     _install_hook()
     guard = Guard()
@@ -363,18 +347,12 @@ class Stuck(RuntimeError):
 
 
 class GuardInstrument(trio.abc.Instrument):
-    """Ends a simulated crawl, through its guard, if the crawl waits forever or uses a thread.
-
-    A context manager around the crawl.
-
-    Attributes:
-        is_stuck: Whether every task waited while no timer was set.
-    """
+    """Ends a simulated crawl that waits forever or uses a thread, through its guard. A context manager around it."""
 
     def __init__(self, guard: Guard) -> None:
         from trio.testing import active_thread_count  # noqa: PLC0415 - it loads pytest
 
-        self.is_stuck: bool = False
+        self.is_stuck: bool = False  # whether every task waited while no timer was set
         self._guard = guard
         self._count_threads = active_thread_count
         self._turns = 0
@@ -427,10 +405,6 @@ class GuardInstrument(trio.abc.Instrument):
             self._guard.scope.cancel()
 
     def check(self) -> None:
-        """Raise an error if the crawl was stuck.
-
-        Raises:
-            Stuck: If every task waited while no timer was set.
-        """
+        """Raise :class:`Stuck` if every task waited while no timer was set."""
         if self.is_stuck:
             raise Stuck("the simulated crawl can't continue: every task waits, and no timer is set")

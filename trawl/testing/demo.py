@@ -74,34 +74,21 @@ STYLE = "body{max-width:44rem;margin:2rem auto;font-family:sans-serif}.quote{mar
 
 @attrs.frozen
 class Quote:
-    """One quote.
-
-    Attributes:
-        text: The quote.
-        author: The name of the quote's author.
-        source: The title of the work that contains it.
-        tags: The topics of the quote.
-    """
+    """One quote."""
 
     text: str
-    author: str
-    source: str
-    tags: tuple[str, ...]
+    author: str  # the name of the quote's author
+    source: str  # the title of the work that contains it
+    tags: tuple[str, ...]  # the topics of the quote
 
 
 @attrs.frozen
 class Author:
-    """The author of quotes.
-
-    Attributes:
-        name: The name.
-        born: The date of birth, in English.
-        place: The place of birth.
-    """
+    """The author of quotes."""
 
     name: str
-    born: str
-    place: str
+    born: str  # the date of birth, in English
+    place: str  # the place of birth
 
     @property
     def slug(self) -> str:
@@ -111,16 +98,11 @@ class Author:
 
 @attrs.frozen
 class Book:
-    """One book of the shop.
-
-    Attributes:
-        title: The title.
-        author: The name of the book's author.
-        shelf: The genre of the book. The shop has a list for each genre.
-    """
+    """One book of the shop."""
 
     title: str
-    author: str
+    author: str  # the name of the book's author
+    # The genre of the book. The shop has a list for each genre.
     shelf: str
 
     @property

@@ -66,9 +66,8 @@ class _Model:
 class FrontierModelTest(RuleBasedStateMachine):
     """Applies random steps to a frontier and to the model, and compares the two.
 
-    Args:
-        store: Returns a context manager that creates an empty store. Its value opens a frontier.
-        is_durable: Whether to reopen the store from time to time.
+    ``store`` returns a context manager that creates an empty store, whose value opens a frontier. If it ``is_durable``,
+    it is reopened from time to time.
     """
 
     leases: Bundle[Record] = Bundle("leases")
@@ -159,10 +158,7 @@ class FrontierModelTest(RuleBasedStateMachine):
     @precondition(lambda self: self._is_durable)
     @rule()
     def reopen(self) -> None:
-        """Close the frontier and open it again.
-
-        Leases become pending again, and claims without a stored record are lost.
-        """
+        """Close the frontier and open it again. Leases become pending, and claims without a stored record are lost."""
         self._close()
         for record in self._leased.values():
             self._model.push(record)
@@ -248,16 +244,10 @@ def _running() -> Iterator[tuple[trio.lowlevel.TrioToken, trio.Nursery]]:
 
 
 def compare(store: Store, *, is_durable: bool, examples: int, steps: int) -> None:
-    """Run the state machine.
+    """Run the state machine ``examples`` times with at most ``steps`` steps each.
 
-    Args:
-        store: Returns a context manager that creates an empty store. Its value opens a frontier.
-        is_durable: Whether to reopen the store from time to time.
-        examples: Number of runs.
-        steps: Maximum number of steps in each run.
-
-    Raises:
-        AssertionError: If the frontier and the model differ. Hypothesis reports the shortest sequence of steps.
+    The other arguments are those of :class:`FrontierModelTest`. Raises AssertionError with the shortest sequence of
+    steps after which the frontier and the model differ.
     """
     run_state_machine_as_test(
         cast("Any", partial(FrontierModelTest, store, is_durable=is_durable)),  # a factory of machines is accepted too

@@ -53,11 +53,7 @@ EMPTY_PAGE = "<!DOCTYPE html><html><head><title></title></head><body></body></ht
 
 
 def check_failure(instance: object, attribute: object, error: Any) -> None:
-    """Check that ``error`` is a download error (a validator of attrs).
-
-    Raises:
-        TypeError: If the value is neither a download error nor a subclass of ``DownloadError``.
-    """
+    """Check that ``error`` is a download error (a validator of attrs). Raises TypeError."""
     if isinstance(error, DownloadError) or (isinstance(error, type) and issubclass(error, DownloadError)):
         return
     raise TypeError(f"an error must be a download error of trawl.exceptions, not {error!r}")
@@ -121,11 +117,7 @@ _NOT_OF_THE_WIRE = (
 
 
 def failure_named(name: str | None) -> type[DownloadError] | None:
-    """Return the download error with this name in :mod:`trawl.exceptions`; None without a name.
-
-    Raises:
-        ValueError: If there is no such error. The message suggests the nearest name.
-    """
+    """Return the download error with this name in :mod:`trawl.exceptions`; None without a name. Raises ValueError."""
     if name is None:
         return None
     kinds = {
@@ -240,11 +232,7 @@ class Outage:
 
 
 def as_outages(outages: Iterable[Any]) -> tuple[Outage, ...]:
-    """Return outages in order of time. A pair of numbers is the start and end of an outage with status code 503.
-
-    Raises:
-        TypeError: If an entry is neither an outage nor a pair.
-    """
+    """Return outages in order of time. A pair of numbers is the start and end of an outage with status code 503."""
     made = [outage if isinstance(outage, Outage) else _of_pair(outage) for outage in outages]
     return tuple(sorted(made, key=lambda outage: (outage.start, min(outage.end, math.inf))))
 
@@ -307,11 +295,7 @@ Latency = float | Callable[[Request], float] | Uniform | LogNormal
 
 
 def draw_seconds(latency: Latency, request: Request, generator: random.Random) -> float:
-    """Return the seconds of ``latency`` for ``request``.
-
-    Raises:
-        ValueError: If a function returns anything but a number of seconds.
-    """
+    """Return the seconds of ``latency`` for ``request``. Raises ValueError if a function returns anything else."""
     if isinstance(latency, int | float):
         return latency
     if isinstance(latency, Uniform | LogNormal):
@@ -324,12 +308,7 @@ def draw_seconds(latency: Latency, request: Request, generator: random.Random) -
 
 
 def check_latency(instance: object, attribute: attrs.Attribute[Any], latency: object) -> None:
-    """Check a latency when the value is created (a validator of attrs).
-
-    Raises:
-        ValueError: If the time is negative or infinite.
-        TypeError: If the value is neither a number, nor a function, nor a distribution.
-    """
+    """Check a latency when the value is created (a validator of attrs). Raises ValueError or TypeError."""
     if isinstance(latency, Uniform | LogNormal) or callable(latency):
         return
     if isinstance(latency, bool) or not isinstance(latency, int | float):
@@ -368,35 +347,26 @@ def _as_robots(robots: str | bytes | SimulatedResponse | None) -> SimulatedRespo
 
 @attrs.frozen(kw_only=True)
 class Host:
-    """A host of a simulated web.
+    """A host of a simulated web."""
 
-    Attributes:
-        name: The name of the host, in the form of a throttling scope.
-        latency: Seconds from the send to the last byte.
-        connect: Seconds that a new connection takes before the send.
-        keep_alive: Seconds that an idle connection stays open; 0 if every request opens a new connection.
-        limit: The rate limits of the host. A request must pass all of them.
-        handler: Returns the response to each request that is not for a page, a redirect or robots.txt; None without a
-            handler.
-        robots: The response for ``/robots.txt``.
-        answer: The response for all other paths if there is no handler.
-        connect_error: The error of new connections, or a function of the request that returns an error or None.
-        outages: The outages of the host.
-        is_implied: Whether the host exists only because a page on it was added.
-        address: The IP address of the host. Several hosts may have the same address. "" selects an unused address.
-    """
-
-    name: str
-    latency: Latency = attrs.field(default=0.0, validator=check_latency)
+    name: str  # the name of the host, in the form of a throttling scope
+    latency: Latency = attrs.field(default=0.0, validator=check_latency)  # seconds from the send to the last byte
+    # Seconds that a new connection takes before the send
     connect: Latency = attrs.field(default=0.0, validator=check_latency)
+    # Seconds that an idle connection stays open; 0 if every request opens a new connection
     keep_alive: float = attrs.field(default=75.0, validator=validators.ge(0))
+    # The rate limits of the host. A request must pass all of them.
     limit: tuple[RateLimit, ...] = attrs.field(default=None, converter=_as_limits)
+    # Returns the response to each request that is not for a page, a redirect or robots.txt; None without a handler
     handler: Handler | None = attrs.field(default=None, validator=validators.optional(validators.is_callable()))
-    robots: SimulatedResponse = attrs.field(default=None, converter=_as_robots)
+    robots: SimulatedResponse = attrs.field(default=None, converter=_as_robots)  # the response for `/robots.txt`
+    # The response for all other paths if there is no handler
     answer: SimulatedResponse = attrs.field(factory=lambda: SimulatedResponse(200, EMPTY_PAGE))
+    # The error of new connections, or a function of the request that returns an error or None
     connect_error: Failure | Callable[[Request], Failure | None] | None = attrs.field(default=None)
     outages: tuple[Outage, ...] = attrs.field(default=(), converter=as_outages)
-    is_implied: bool = False
+    is_implied: bool = False  # whether the host exists only because a page on it was added
+    # The IP address of the host. Several hosts may have the same address. "" selects an unused address.
     address: str = attrs.field(default="", validator=_checked_address)
 
     @connect_error.validator
@@ -410,14 +380,7 @@ class Host:
 
 
 def scope_of_name(name: str) -> str:
-    """Return the scope of a host: ``a.example`` for ``A.Example.``.
-
-    Args:
-        name: A host, with or without a port, or a URL on it.
-
-    Raises:
-        ValueError: If the name is not a host.
-    """
+    """Return the scope of a host (with or without a port) or a URL: ``a.example`` for ``A.Example.``."""
     if "://" in name:
         return host_scope(normalize_url(name))
     scheme = "https" if name.endswith(":443") else "http"

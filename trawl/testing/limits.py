@@ -25,21 +25,13 @@ __all__ = ["DIALECTS", "LimitState", "RateLimit", "TokenBucket", "announced_limi
 
 @attrs.frozen
 class LimitState:
-    """The state of a limit, for the headers that announce it.
+    """The state of a limit, for the headers that announce it."""
 
-    Attributes:
-        limit: Number of requests in a full bucket.
-        remaining: Number of requests that are allowed now.
-        window: Seconds in which an empty bucket fills; ``inf`` if it never fills.
-        reset: Seconds until the next request is allowed if ``remaining`` is 0, otherwise until the bucket is full.
-        now_utc: The server's time.
-    """
-
-    limit: int
-    remaining: int
-    window: float
-    reset: float
-    now_utc: datetime
+    limit: int  # number of requests in a full bucket
+    remaining: int  # number of requests that are allowed now
+    window: float  # seconds in which an empty bucket fills; `inf` if it never fills
+    reset: float  # seconds until the next request is allowed if `remaining` is 0, otherwise until the bucket is full
+    now_utc: datetime  # the server's time
 
 
 def _whole(seconds: float) -> int:
@@ -227,12 +219,9 @@ _RATES = [0.5 * 1.1**step for step in range(50)]  # rates that are tried first, 
 def fit_limit(sends: Sequence[tuple[float, bool]]) -> tuple[RateLimit, tuple[float, float], int]:
     """Return the token bucket that explains most responses: the smallest such bucket, with the middle of its rates.
 
-    Args:
-        sends: The time of each send, in seconds, and whether it was refused, in order.
-
-    Returns:
-        The limit, the lowest and the highest rate that explain as many responses as the limit (the highest is ``inf``
-        if no response bounds it), and the number of responses that differ from the responses of the limit.
+    Also returns the lowest and the highest rate that explain as many responses (the highest is ``inf`` if no response
+    bounds it), and the number of responses that differ from those of the bucket. ``sends`` has the time of each send,
+    in seconds, and whether it was refused, in order.
     """
     latest = sends[-MAX_FITTED:]
     served = sum(not is_refused for _, is_refused in latest) or 1
@@ -271,10 +260,7 @@ _POLICY = re.compile(r"(q=)?(\d{1,15});\s*w=(\d{1,15})")
 
 
 def announced_limit(responses: Iterable[Headers]) -> RateLimit | None:
-    """Return the limit in the ``RateLimit`` headers of the last response that has one; None if there is none.
-
-    If there are several policies, the lowest rate counts.
-    """
+    """Return the lowest limit in the last ``RateLimit`` headers of the responses; None if there is none."""
     limit: RateLimit | None = None
     for headers in responses:
         for name in ("RateLimit-Policy", "RateLimit-Limit"):

@@ -76,53 +76,28 @@ class Rate:
 
 @attrs.frozen(kw_only=True)
 class Panel:
-    """The graph of one scope.
-
-    Attributes:
-        title: The heading of the graph.
-        rates: The rate in each window.
-        refused_at: The times of the refusals, in seconds.
-        limit: The server's limit, as pairs of a time in seconds and the requests per second from then on. Empty if
-            unknown.
-        note: Additional text next to the heading.
-    """
+    """The graph of one scope."""
 
     title: str
-    rates: Sequence[Rate]
-    refused_at: Sequence[float] = ()
+    rates: Sequence[Rate]  # the rate in each window
+    refused_at: Sequence[float] = ()  # the times of the refusals, in seconds
+    # The server's limit, as pairs of a time in seconds and the requests per second from then on. Empty if unknown.
     limit: Sequence[tuple[float, float]] = ()
-    note: str = ""
+    note: str = ""  # additional text next to the heading
 
 
 def window_for(span: float, sends: int, max_windows: int = MAX_WINDOWS) -> float:
-    """Return the length of a window in seconds.
-
-    The length is 1, 2 or 5 times a power of ten, and a window has at least five sends on average.
-
-    Args:
-        span: Seconds to divide into windows.
-        sends: Number of sends in this time.
-        max_windows: Maximum number of windows.
-    """
+    """Return the length of a window: 1, 2 or 5 times a power of ten seconds, with at least five sends on average."""
     return axis_step(span, max(1, min(max_windows, sends // _SENDS_IN_A_WINDOW)))
 
 
 def count_rates(
     times: Sequence[float], refused_at: Sequence[float], start: float, end: float, window: float
 ) -> list[Rate]:
-    """Return the rate in each window from ``start`` to ``end``.
+    """Return the rate in each window from ``start`` to ``end``, inclusive. Times are sorted.
 
-    The length of the last window is between half and one and a half times ``window``.
-
-    Args:
-        times: The sorted times of all sends.
-        refused_at: The sorted times of the refused sends.
-        start: The start of the first window.
-        end: The end of the last window, inclusive.
-        window: The length of a window in seconds.
-
-    Raises:
-        ValueError: If the window is not more than 0.
+    The length of the last window is between half and one and a half times ``window``. Raises ValueError if the window
+    is not more than 0.
     """
     if not window > 0.0:
         raise ValueError(f"window must be more than 0 seconds, not {window!r}")
@@ -149,14 +124,8 @@ def draw_rates(
 ) -> str:
     """Draw the rates of several scopes over time, one below the other. Returns the picture as SVG text.
 
-    Args:
-        panels: The graphs, from top to bottom.
-        title: The heading.
-        start: The first second shown.
-        end: The last second shown.
-        omitted: Number of scopes that are not shown. This number is written below the graphs.
-        width: Width in pixels.
-        height: Height of each graph in pixels, without its heading and its axis.
+    ``height`` is that of each graph in pixels, without its heading and its axis. The number of scopes that are not
+    shown (``omitted``) is written below the graphs.
     """
     scale = Scale(start, end if end > start else start + 1.0, _LEFT, width - _RIGHT)
     legend, rows = _legend(panels, width - _RIGHT)
@@ -262,9 +231,8 @@ def _marks(panel: Panel, scale: Scale, floor: float) -> list[str]:
 def check_picture_name(path: str | Path) -> None:
     """Check the file name of a picture before anything is drawn.
 
-    Raises:
-        ValueError: If the name ends in neither ``.svg`` nor ``.png``.
-        ImportError: If the file is a PNG and the ``png`` extra is not installed.
+    Raises ValueError if the name ends in neither ``.svg`` nor ``.png``, and ImportError for a PNG without the ``png``
+    extra.
     """
     kind = Path(path).suffix.lower()
     if kind not in (".svg", ".png"):
@@ -279,13 +247,7 @@ def check_picture_name(path: str | Path) -> None:
 
 
 def write_picture(picture: str, path: str | Path) -> None:
-    """Write a picture as SVG or PNG, depending on the file name extension.
-
-    Raises:
-        ValueError: If the name ends in neither ``.svg`` nor ``.png``.
-        ImportError: If the file is a PNG and the ``png`` extra is not installed.
-        OSError: If the file can't be written.
-    """
+    """Write a picture as SVG or PNG. Raises as :func:`check_picture_name`, and OSError if the file can't be written."""
     check_picture_name(path)
     if Path(path).suffix.lower() == ".svg":
         Path(path).write_text(picture, encoding="utf-8")

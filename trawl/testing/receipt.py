@@ -85,79 +85,48 @@ _RULES = ("Retry-After", "Crawl-delay", "robots.txt")
 
 
 class ScopeFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The sends of one scope.
+    """The sends of one scope."""
 
-    Attributes:
-        scope: The scope's id. For another program's crawl, the host.
-        sends: Number of sends.
-        refusals: Number of responses with status code 429 or 503.
-        seconds: Seconds from the first send to the last.
-        shortest_gap: Shortest time between two sends, in seconds; None for a single send.
-        most_in_flight: Maximum number of sends without a complete response.
-        most_in_window: Maximum number of sends in any :data:`WINDOW`.
-    """
-
+    # The scope's id. For another program's crawl, the host.
     scope: str
     sends: int
-    refusals: int
-    seconds: float
-    shortest_gap: float | None
-    most_in_flight: int
-    most_in_window: int
+    refusals: int  # number of responses with status code 429 or 503
+    seconds: float  # seconds from the first send to the last
+    shortest_gap: float | None  # shortest time between two sends, in seconds; None for a single send
+    most_in_flight: int  # maximum number of sends without a complete response
+    most_in_window: int  # maximum number of sends in any `WINDOW`
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """A send that breaks a rule.
+    """A send that breaks a rule."""
 
-    Attributes:
-        rule: ``Retry-After``, ``Crawl-delay`` or ``robots.txt``.
-        at: Time of the send, in seconds since the first send.
-        url: The URL.
-        early: Number of seconds too early; 0.0 for robots.txt.
-    """
-
-    rule: str
-    at: float
+    rule: str  # `Retry-After`, `Crawl-delay` or `robots.txt`
+    at: float  # time of the send, in seconds since the first send
     url: str
-    early: float = 0.0
+    early: float = 0.0  # number of seconds too early; 0.0 for robots.txt
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a check.
+    """The result of a check."""
 
-    Attributes:
-        source: The crawl: the spider, or the files.
-        started_utc: Time of the first send; None if unknown.
-        seconds: Seconds from the first send to the last end.
-        sends: Number of sends.
-        exempt: Number of sends without a scope (``dont_throttle``). The rules were checked for these sends too.
-        scopes: The figures of each scope, the busiest first. If there are more than :data:`MAX_SCOPES`, the last entry
-            has the combined figures of the others. A scope that was combined and then sent again counts as another
-            scope.
-        checked: Number of sends that were checked, by rule. A rule applies after its robots.txt or response was read.
-        violations: Number of violations, by rule.
-        examples: The first violations.
-        unread: Number of sends to origins whose robots.txt was not read before the send.
-        errors: Number of sends and ends that were not checked, because of an error in the checker.
-        grace: Tolerance in seconds, because the times are rounded.
-        window: Seconds of the window of ``most_in_window``.
-        version: Version of this format.
-    """
-
-    source: str
-    started_utc: datetime | None
-    seconds: float
+    source: str  # the crawl: the spider, or the files
+    started_utc: datetime | None  # time of the first send; None if unknown
+    seconds: float  # seconds from the first send to the last end
     sends: int
+    # Number of sends without a scope (`dont_throttle`). The rules were checked for these sends too.
     exempt: int
+    # The figures of each scope, the busiest first. If there are more than `MAX_SCOPES`, the last entry has the
+    # combined figures of the others. A scope that was combined and then sent again counts as another scope.
     scopes: Sequence[ScopeFigures]
+    # Number of sends that were checked, by rule. A rule applies after its robots.txt or response was read.
     checked: Mapping[str, int]
-    violations: Mapping[str, int]
-    examples: Sequence[Violation]
-    unread: int
-    errors: int
-    grace: float
-    window: float = WINDOW
-    version: int = 1
+    violations: Mapping[str, int]  # number of violations, by rule
+    examples: Sequence[Violation]  # the first violations
+    unread: int  # number of sends to origins whose robots.txt was not read before the send
+    errors: int  # number of sends and ends that were not checked, because of an error in the checker
+    grace: float  # tolerance in seconds, because the times are rounded
+    window: float = WINDOW  # seconds of the window of `most_in_window`
+    version: int = 1  # version of this format
 
     @property
     def is_clean(self) -> bool:
@@ -273,9 +242,8 @@ class _RobotsFiles:
 class Checker:
     """Checks sends and their ends, in order of time. Mutable.
 
-    Args:
-        grace: Tolerance in seconds, because the times are rounded.
-        user_agent: The crawler's name in robots.txt; None for the ``User-Agent`` of the request for robots.txt.
+    Times are rounded, so ``grace`` seconds are tolerated. The crawler's name in robots.txt is ``user_agent``; None for
+    the ``User-Agent`` of the request for robots.txt.
     """
 
     def __init__(self, grace: float = GRACE, user_agent: str | None = None) -> None:
@@ -298,13 +266,7 @@ class Checker:
         self._end = 0.0
 
     def sent(self, at: float, url: str, scopes: Iterable[str]) -> None:
-        """Add a send.
-
-        Args:
-            at: Time of the send, in seconds.
-            url: The URL, in normal form.
-            scopes: The scopes that were charged; empty for an exempt request.
-        """
+        """Add a send to a URL in normal form, at a time in seconds. An exempt request is charged to no ``scopes``."""
         self._first = at if self._first is None else self._first
         self._sends += 1
         names = list(scopes)
@@ -335,15 +297,7 @@ class Checker:
     def ended(
         self, at: float, url: str, scopes: Iterable[str], status: int | None = None, waits: float | None = None
     ) -> None:
-        """Add the end of a send.
-
-        Args:
-            at: Time of the last byte or error, in seconds.
-            url: The URL, in normal form.
-            scopes: The scopes that were charged.
-            status: The status code; None without a complete response.
-            waits: Seconds in the response's ``Retry-After``; None without this header.
-        """
+        """Add the end of a send. Without a complete response, ``status`` is None; ``waits`` is its ``Retry-After``."""
         self._end = max(self._end, at)
         for name in scopes:
             if (scope := self._scopes.get(name)) is not None:
@@ -356,10 +310,7 @@ class Checker:
             _put(self._until, host, max(at + waits, self._until.get(host, -math.inf)))
 
     def read_robots(self, url: str, status: int, body: bytes, headers: Headers, user_agent: str) -> None:
-        """Add a response to a request for robots.txt. A redirect to another robots.txt is followed.
-
-        The file is parsed at once, which may block the event loop for a tenth of a second or more if the file is large.
-        """
+        """Add a response to a request for robots.txt. A redirect is followed. A large file blocks for 0.1 s or more."""
         self._robots.read(url, status, body, headers, user_agent)
 
     def record(self, attempt: Attempt, outcome: Outcome | None, now: float) -> None:
@@ -390,12 +341,7 @@ class Checker:
             self.read_robots(url, response.status, response.body, response.headers, agent)
 
     def receipt(self, source: str, started_utc: datetime | None = None) -> Receipt:
-        """Return the receipt so far.
-
-        Args:
-            source: The crawl, in words.
-            started_utc: Time of the first send; None if unknown.
-        """
+        """Return the receipt so far of the crawl ``source``, in words."""
         scopes = [scope.figures(name) for name, scope in self._scopes.items()]
         scopes.sort(key=lambda each: (-each.sends, each.scope))
         if self._left_out:
@@ -613,11 +559,7 @@ def _epoch(at: float | datetime) -> float:
 
 
 def check_receipt_name(path: str, option: str = "--receipt") -> None:
-    """Check the file name of a receipt, given with ``option``, before the work starts.
-
-    Raises:
-        UsageError: If the name ends in neither ``.json`` nor ``.html``, or its folder does not exist.
-    """
+    """Check the file name of a receipt, given with ``option``, before the work starts. Raises UsageError."""
     if Path(path).suffix not in (".json", ".html"):
         raise UsageError(f"{option} {path}: the name must end in .json or .html")
     if not Path(path).absolute().parent.is_dir():
@@ -625,11 +567,7 @@ def check_receipt_name(path: str, option: str = "--receipt") -> None:
 
 
 def save_receipt(path: str, receipt: Receipt, checker: Checker) -> None:
-    """Write a receipt as JSON, or as a page with plots of the rates.
-
-    Raises:
-        UsageError: If the file can't be written.
-    """
+    """Write a receipt as JSON, or as a page with plots of the rates. Raises UsageError if the file can't be written."""
     if path.endswith(".json"):
         content = msgspec.json.format(msgspec.json.encode(receipt), indent=2)
     else:

@@ -89,17 +89,13 @@ class SendRecord(msgspec.Struct, gc=False):
 
 
 class SendLog:
-    """All sends of one run, in order.
-
-    Attributes:
-        rows: A record for each send.
-        sending: The record of the send whose ``on_sent`` is being called; None if there is none.
-    """
+    """All sends of one run, in order."""
 
     __slots__ = ("rows", "sending")
 
     def __init__(self) -> None:
-        self.rows: list[SendRecord] = []
+        self.rows: list[SendRecord] = []  # a record for each send
+        # The record of the send whose `on_sent` is being called; None if there is none
         self.sending: SendRecord | None = None
 
     def sends(self, begun_at: float, now: float) -> tuple[Send, ...]:
@@ -234,15 +230,12 @@ _Closed = tuple[str, float, float, float, str, str, int]
 
 
 class ScopeTracker:
-    """Tracks the scopes of the sends, as a recorder and a watcher of the engine. Times are seconds on the run clock.
-
-    Attributes:
-        report: The report of each scope, the busiest first. Empty until the crawl has ended.
-    """
+    """Tracks the scopes of the sends, as a recorder and a watcher of the engine. Times are seconds on the run clock."""
 
     __slots__ = ("_begun_at", "_closed", "_send_log", "report")
 
     def __init__(self, send_log: SendLog, begun_at: float) -> None:
+        # The report of each scope, the busiest first. Empty until the crawl has ended.
         self.report: Sequence[ScopeReport] = ()
         self._send_log = send_log
         self._begun_at = begun_at

@@ -422,16 +422,13 @@ class ErrorCollector(logging.Handler):
 
     The collector is a handler of trawl's log, and a context manager. The log contains the errors of all user code, with
     their requests. The events are needed in case the log is disabled.
-
-    Attributes:
-        errors: The errors in order, without duplicates.
-        is_failure: Whether a callback or ``start()`` failed, a host is unknown or an item was lost. Failures of other
-            user code, such as middleware or a throttling manager, do not count, because tests may be about them.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.errors: list[Exception] = []
+        self.errors: list[Exception] = []  # the errors in order, without duplicates
+        # Whether a callback or `start()` failed, a host is unknown or an item was lost. Failures of other user code,
+        # such as middleware or a throttling manager, do not count, because tests may be about them.
         self.is_failure: bool = False
         self._notes: dict[int, str] = {}
         self._told: list[Event] = []

@@ -108,19 +108,12 @@ def document(width: float, height: float, shapes: list[str], title: str) -> str:
 
 @attrs.frozen
 class Scale:
-    """The mapping from seconds to coordinates.
+    """The mapping from seconds to coordinates."""
 
-    Attributes:
-        start: The first second shown.
-        end: The last second shown.
-        left: The coordinate of ``start``.
-        right: The coordinate of ``end``.
-    """
-
-    start: float
-    end: float
-    left: float
-    right: float
+    start: float  # the first second shown
+    end: float  # the last second shown
+    left: float  # the coordinate of `start`
+    right: float  # the coordinate of `end`
 
     def x(self, at: float) -> float:
         """Return the coordinate of the time ``at``, limited to the edges."""
@@ -154,17 +147,11 @@ LONGEST_LABEL = 34
 
 @attrs.frozen
 class Track:
-    """One scope of a picture.
+    """One scope of a picture."""
 
-    Attributes:
-        scope: The id of the scope; "" for sends without a scope.
-        row_names: The label of each row, from the top.
-        bars: Pairs of a row and a send.
-    """
-
-    scope: str
-    row_names: Sequence[str]
-    bars: Sequence[tuple[int, Send]]
+    scope: str  # the id of the scope; "" for sends without a scope
+    row_names: Sequence[str]  # the label of each row, from the top
+    bars: Sequence[tuple[int, Send]]  # pairs of a row and a send
 
     @property
     def rows(self) -> int:
@@ -181,9 +168,7 @@ class Track:
 def make_tracks(sends: Sequence[Send], scopes: Iterable[str] | None = None) -> tuple[list[Track], int]:
     """Return the tracks of a picture from top to bottom, and the number of scopes omitted.
 
-    Args:
-        sends: The sends to show.
-        scopes: The scopes to show, in this order. None shows at most 40 scopes, sorted by use and then by name.
+    Without ``scopes``, at most 40 scopes are shown, sorted by use and then by name.
     """
     used = Counter(scope for send in sends for scope in send.slots)
     if scopes is None:
@@ -261,16 +246,10 @@ def draw(
     end: float | None = None,
     scopes: Iterable[str] | None = None,
 ) -> str:
-    """Draw ``sends`` as an SVG picture.
+    """Draw ``sends`` as an SVG picture, with the periods in which scopes were closed (``stretches``).
 
-    Args:
-        sends: The sends, in order.
-        stretches: The periods in which scopes were closed.
-        title: The heading.
-        width: Width in pixels.
-        start: The first second to show.
-        end: The last second to show; None for the end of the last send.
-        scopes: The scopes to show, in this order. None shows all scopes, the most used at the top.
+    The picture shows the seconds from ``start`` to ``end`` (None: the end of the last send), and the ``scopes`` in this
+    order (None: all, the most used at the top). ``width`` is in pixels.
     """
     shown_until = max([send.finished for send in sends], default=1.0) if end is None else end
     if shown_until <= start:

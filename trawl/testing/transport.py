@@ -52,23 +52,14 @@ __all__ = ["WALL_START_UTC", "SimulatedTransport", "Timeouts"]
 
 @attrs.frozen(kw_only=True)
 class Timeouts:
-    """The client's limits.
+    """The client's limits."""
 
-    Attributes:
-        connect: Seconds for a new connection.
-        read: Seconds until the next bytes.
-        whole: Seconds for the whole exchange.
-        keep_alive: Seconds that an idle connection is kept.
-        max_bytes: The maximum size of a body.
-        truncates: Whether to cut off a larger body instead of failing.
-    """
-
-    connect: float = math.inf
-    read: float = math.inf
-    whole: float = 180.0
-    keep_alive: float = math.inf
-    max_bytes: float = math.inf
-    truncates: bool = False
+    connect: float = math.inf  # seconds for a new connection
+    read: float = math.inf  # seconds until the next bytes
+    whole: float = 180.0  # seconds for the whole exchange
+    keep_alive: float = math.inf  # seconds that an idle connection is kept
+    max_bytes: float = math.inf  # the maximum size of a body
+    truncates: bool = False  # whether to cut off a larger body instead of failing
 
     @classmethod
     def from_settings(cls, settings: TransportSettings | None) -> Timeouts:
@@ -119,10 +110,7 @@ class _HostState:
         self.random = random.Random(f"{seed}:{host.name}")
 
     def reuse(self, origin: str, now: float, longest: float) -> bool:
-        """Take a connection to ``origin`` that was idle for at most ``longest`` seconds.
-
-        Returns False if there is none.
-        """
+        """Take a connection to ``origin`` that was idle for at most ``longest`` seconds. Returns False without one."""
         idle = self.idle.get(origin)
         if not idle:
             return False

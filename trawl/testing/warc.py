@@ -80,37 +80,21 @@ _Fields = list[tuple[bytes, bytes]]
 
 @attrs.frozen(kw_only=True)
 class Exchange:
-    """One request in a WARC file, and its response or error. Times are seconds since the epoch.
-
-    Attributes:
-        url: The URL, in normal form.
-        method: The method.
-        request: Headers and body of the request, as bytes; b"" if the file does not have them.
-        response: The response as received; b"" if there is none.
-        protocol: ``WARC-Protocol``.
-        truncated: ``WARC-Truncated``.
-        error: Class and cause of the error; "" if there is none.
-        started: Start of connecting, or of the send on a kept connection.
-        sent: Time of the send; None if the request was not sent.
-        headers: Time at which the headers were read; None if unknown.
-        ended: Time of the last byte or of the error.
-        charges: Slot, amount and name of each scope that was charged.
-        is_timed: Whether the times are exact, because a metadata record of trawl has them.
-    """
+    """One request in a WARC file, and its response or error. Times are seconds since the epoch."""
 
     url: str
     method: str = "GET"
-    request: bytes = b""
-    response: bytes = b""
-    protocol: str = ""
-    truncated: str = ""
-    error: str = ""
-    started: float
-    sent: float | None
-    headers: float | None = None
-    ended: float
-    charges: Sequence[tuple[int, float, str]] = ()
-    is_timed: bool = False
+    request: bytes = b""  # headers and body of the request, as bytes; b"" if the file does not have them
+    response: bytes = b""  # the response as received; b"" if there is none
+    protocol: str = ""  # `WARC-Protocol`
+    truncated: str = ""  # `WARC-Truncated`
+    error: str = ""  # class and cause of the error; "" if there is none
+    started: float  # start of connecting, or of the send on a kept connection
+    sent: float | None  # time of the send; None if the request was not sent
+    headers: float | None = None  # time at which the headers were read; None if unknown
+    ended: float  # time of the last byte or of the error
+    charges: Sequence[tuple[int, float, str]] = ()  # slot, amount and name of each scope that was charged
+    is_timed: bool = False  # whether the times are exact, because a metadata record of trawl has them
 
     @property
     def key(self) -> _Key:
@@ -180,14 +164,7 @@ class Recording:
 def read_recording(paths: Iterable[str | PathLike[str]], latency: Any = None) -> Recording:
     """Read the exchanges in WARC files. If a request occurs several times, its last exchange counts.
 
-    Args:
-        paths: The files.
-        latency: The latency of responses whose time the files do not have; None for the host's median.
-
-    Raises:
-        ImportError: If warcio is not installed (extra ``warc``).
-        OSError: If a file can't be read.
-        ValueError: If a file is not a WARC file.
+    Responses without a time get ``latency``; None for the host's median. Raises as :func:`read_exchanges`.
     """
     by_host: dict[str, list[Exchange]] = defaultdict(list)
     exchanges = read_exchanges(paths)
@@ -319,16 +296,9 @@ def warc_files(path: Path) -> list[Path]:
 
 
 def read_exchanges(paths: Iterable[str | PathLike[str]], *, has_bodies: bool = True) -> list[Exchange]:
-    """Read the exchanges in WARC files, in order of time.
+    """Read the exchanges in WARC files, in order of time. Without ``has_bodies``, only bodies of robots.txt are kept.
 
-    Args:
-        paths: The files.
-        has_bodies: Whether to keep the bodies of responses. Bodies of robots.txt are always kept.
-
-    Raises:
-        ImportError: If warcio is not installed (extra ``warc``).
-        OSError: If a file can't be read.
-        ValueError: If a file is not a WARC file.
+    Raises ImportError without warcio (extra ``warc``), OSError, or ValueError for a file that is not a WARC file.
     """
     from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
     from warcio.exceptions import ArchiveLoadFailed  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -474,10 +444,7 @@ def _error(field: str) -> DownloadError | None:
 
 
 def _message(block: bytes, *, is_head: bool) -> tuple[str, int, _Fields, bytes]:
-    """Return protocol, status code, headers and body of a response, without chunked framing.
-
-    The status code is 0 if there is no response.
-    """
+    """Return protocol, status code (0 without a response), headers and body of a response, without chunked framing."""
     end, start = end_of_head(block)
     if end is None:
         return "", 0, [], b""

@@ -367,10 +367,6 @@ class SimulatedPage:
 
     Its requests go through the crawl like those of a real page. Its scripts are not run: :class:`Rendered` describes
     their effects.
-
-    Args:
-        web: The web.
-        opening: How the page is opened.
     """
 
     def __init__(self, web: SimulatedWeb, opening: Opening) -> None:
