@@ -141,11 +141,8 @@ class _TrioGuest:
     ) -> asyncio.CancelledError | None:
         """Wait for the end of a crawl, and after the last crawl also for the end of the Trio run.
 
-        If this task is cancelled, the crawl is cancelled but the wait continues, because Trio must end before asyncio's
-        loop closes.
-
-        Returns:
-            The cancellation of this task, or None.
+        Cancelling this task cancels the crawl, but the wait continues, because Trio must end before asyncio's loop
+        closes. Returns this cancellation, or None.
         """
         cancelled: asyncio.CancelledError | None = None
         while not self.closed.done() and (self.is_closing or not result.done()):

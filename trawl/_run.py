@@ -307,45 +307,29 @@ async def crawl_with(
     spider: type[Spider],
     settings: Settings,
     *,
-    spider_args: Mapping[str, Any] | None = None,
-    collect: bool | None = False,
+    spider_args: Mapping[str, Any] | None = None,  # arguments of the spider's constructor
+    collect: bool | None = False,  # True to keep the items for the result; None to keep them unless there are feeds
+    # Tasks that watch the running crawl and are cancelled at its end. If a watcher raises an exception, the exception
+    # is logged, and the crawl continues.
     watchers: Sequence[Watcher] = (),
-    receivers: Sequence[ItemReceiver] = (),
+    receivers: Sequence[ItemReceiver] = (),  # receivers of items in addition to the feeds
+    # True if the process belongs to the crawl. The first SIGINT, SIGTERM or SIGHUP then drains the crawl, the second
+    # cancels it, and callbacks that block cause a warning. Put `trawl.shutdown.Signals` around `trio.run` to handle
+    # signals before the crawl starts and until everything is closed.
     handle_signals: bool = False,
-    transport: Transport | None = None,
-    open_page: OpenPage | None = None,
-    blocking: Blocking | None = None,
-    resolve: Resolve | None = None,
+    transport: Transport | None = None,  # the transport; None for the real transport
+    open_page: OpenPage | None = None,  # opens the pages that a browser renders; None to open them in Chromium
+    blocking: Blocking | None = None,  # runs blocking functions; None for threads
+    resolve: Resolve | None = None,  # looks up host names; None to follow the settings
+    # Stores pending requests; None for a new frontier in memory. With `JOB_DIR`, the job's frontier is used.
     frontier: Frontier | None = None,
-    seed: int | None = None,
-    now_utc: datetime | None = None,
-    recorder: Recorder | None = None,
+    seed: int | None = None,  # seed of all random numbers; None for a random seed
+    now_utc: datetime | None = None,  # wall time at the start; None for the machine's time
+    recorder: Recorder | None = None,  # called at the start and at the end of each send
+    # Runs the assembled crawl. To only create the components, pass `trawl.engine.try_crawl`.
     run: Callable[[CrawlContext], Awaitable[CrawlResult]] = run_crawl,
 ) -> CrawlResult:
     """Run a spider with replaceable components, for :func:`crawl`, the command and the simulator. A checkpoint.
-
-    Args:
-        spider: The spider's class.
-        settings: Loaded settings.
-        spider_args: Arguments of the spider's constructor.
-        collect: True to keep the items for the result; None to keep them unless there are feeds.
-        watchers: Tasks that watch the running crawl and are cancelled at its end. If a watcher raises an exception, the
-            exception is logged, and the crawl continues.
-        receivers: Receivers of items in addition to the feeds.
-        handle_signals: True if the process belongs to the crawl. The first SIGINT, SIGTERM or SIGHUP then drains the
-            crawl, the second cancels it, and callbacks that block cause a warning. Put
-            :class:`trawl.shutdown.Signals` around ``trio.run`` to handle signals before the crawl starts and until
-            everything is closed.
-        transport: The transport; None for the real transport.
-        open_page: Opens the pages that a browser renders; None to open them in Chromium.
-        blocking: Runs blocking functions; None for threads.
-        resolve: Looks up host names; None to follow the settings.
-        frontier: Stores pending requests; None for a new frontier in memory. With ``JOB_DIR``, the job's frontier is
-            used.
-        seed: Seed of all random numbers; None for a random seed.
-        now_utc: Wall time at the start; None for the machine's time.
-        recorder: Called at the start and at the end of each send.
-        run: Runs the assembled crawl. To only create the components, pass :func:`trawl.engine.try_crawl`.
 
     Returns:
         The result.
@@ -409,11 +393,7 @@ async def crawl_with(
 
 @contextmanager
 def header_class(*, is_moved: bool) -> Generator[None, None, None]:
-    """Set the class of the headers of new requests and responses during a block.
-
-    Args:
-        is_moved: True for the class of moved crawls.
-    """
+    """Set the class of the headers of new requests and responses during a block: that of moved crawls, if it is one."""
     made: type[Headers] = Headers
     if is_moved:
         from trawl.compat.messages import ScrapyHeaders  # noqa: PLC0415 - only for moved crawls

@@ -92,14 +92,7 @@ _ALL_ONES = 0xFFFFFFFF
 
 
 def address_kind(address: str) -> str | None:
-    """Return the kind of ``address``, such as ``"loopback"`` or ``"private"``; None if it is public.
-
-    Args:
-        address: IPv4 or IPv6, without brackets; a zone (``%eth0``) is ignored.
-
-    Raises:
-        ValueError: If ``address`` is not an address.
-    """
+    """Return the kind of an IP address, such as ``"loopback"``; None if it is public. Raises ValueError."""
     return next((kind for each in _meant(ip_address(address.partition("%")[0])) if (kind := _kind(each))), None)
 
 
@@ -142,11 +135,7 @@ _DIGITS = "0123456789["
 
 
 class AddressGuard:
-    """Decides which addresses a crawl may connect to. Mutable, because it learns from start URLs and lookups.
-
-    Args:
-        allows: True to allow all addresses, False to allow only public addresses, None to let start URLs decide.
-    """
+    """Decides which addresses a crawl may connect to: all, only public ones, or (None) as start URLs decide."""
 
     __slots__ = ("_allows", "_is_open", "_kinds", "_names")
 
@@ -202,12 +191,7 @@ class AddressGuard:
         return is_address(host) and bool(self.refused(host, [host]))
 
     def refused(self, host: str, addresses: Iterable[str]) -> dict[str, str]:
-        """Return the addresses of a host that are not allowed, each with its kind.
-
-        Args:
-            host: A name or an address.
-            addresses: All addresses of the host.
-        """
+        """Return the addresses of a host (a name or an address) that are not allowed, each with its kind."""
         if self._allows:
             return {}
         host = _bare(host)

@@ -60,10 +60,7 @@ class ThreadBlocking:
         return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)
 
     async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run ``function(*args)`` in a thread and return its result. Always a checkpoint.
-
-        Cancelling abandons the thread.
-        """
+        """Run ``function(*args)`` in a thread. Always a checkpoint. Cancelling abandons the thread."""
         async with self._callers:
             return await trio.to_thread.run_sync(function, *args, limiter=self._abandonable, abandon_on_cancel=True)
 

@@ -20,12 +20,9 @@ _JOURNAL_END = bytes.fromhex("d9d505f920a163d7")  # follows the name of another 
 
 
 def check_journal(database: Path) -> None:
-    """Check that the rollback journal of an SQLite database names no other file, because SQLite would delete that file.
+    """Raise OSError if the rollback journal of an SQLite database names another file, which SQLite would delete.
 
     Only attached databases have such a journal, and trawl's databases are never attached.
-
-    Raises:
-        OSError: If the journal names another file.
     """
     journal = database.with_name(f"{database.name}-journal")
     if not journal.is_file():
@@ -37,11 +34,7 @@ def check_journal(database: Path) -> None:
 
 
 def sync_file(descriptor: int) -> None:
-    """Wait until the content of an open file is on the disk.
-
-    Raises:
-        OSError: If the disk failed. Data written since the last call may be lost.
-    """
+    """Wait until an open file is on the disk. After an OSError, data written since the last call may be lost."""
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -50,21 +43,13 @@ def sync_file(descriptor: int) -> None:
 
 
 def sync_content(path: Path) -> None:
-    """Wait until the content of the file at ``path`` is on the disk, even if another process wrote it.
-
-    Raises:
-        OSError: If the file can't be opened, or the disk failed.
-    """
+    """Wait until the file at ``path`` is on the disk, even if another process wrote it. Raises OSError."""
     with path.open("rb+") as file:
         sync_file(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in ``folder`` are on the disk, after files were made, moved or removed.
-
-    Raises:
-        OSError: If the disk failed.
-    """
+    """Wait until the names in ``folder`` are on the disk, after files were made, moved or removed. Raises OSError."""
     if sys.platform == "win32":  # Windows can't open a folder
         return
     with suppress(PermissionError):  # the folder may be writable but not readable
@@ -76,15 +61,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder and its missing parents, and wait until their names are on the disk.
-
-    Args:
-        folder: The folder, which may exist already.
-        mode: Permissions of the folder itself.
-
-    Raises:
-        OSError: If a folder can't be made.
-    """
+    """Make a folder with the permissions ``mode`` and its missing parents, and sync their names. Raises OSError."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(mode, parents=True, exist_ok=True)
     for path in missing:
@@ -92,11 +69,7 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 
 
 def replace_file(new: Path, path: Path) -> None:
-    """Move ``new``, whose content is on the disk, to ``path``, and wait until the name is on the disk.
-
-    Raises:
-        OSError: If the file can't be moved.
-    """
+    """Move ``new``, whose content is on the disk, to ``path``, and sync the name. Raises OSError."""
     os.replace(new, path)
     sync_folder(path.parent)
 
@@ -104,13 +77,7 @@ def replace_file(new: Path, path: Path) -> None:
 def write_file(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write ``content`` to the disk at ``path``, completely or not at all. Replaces an existing file.
 
-    Args:
-        path: The file, in an existing folder.
-        content: The complete content.
-        mode: Permissions of the file, before the process's umask is applied.
-
-    Raises:
-        OSError: If the file can't be written. The previous file is kept.
+    ``mode`` is applied before the process's umask. After an OSError, the previous file is kept.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(FileNotFoundError):  # a killed process with the same id may have left the file

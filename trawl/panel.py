@@ -124,16 +124,10 @@ class Address:
 
 
 def parse_address(text: str, token: str = "", option: str = "--panel") -> Address:
-    """Open the socket of ``--panel [HOST:]PORT``.
+    """Open the socket of ``--panel [HOST:]PORT``; port 0 is any free port. ``option`` is its name in messages.
 
-    Args:
-        text: The option's value. Port 0 is any free port.
-        token: The setting PANEL_TOKEN; "" for none.
-        option: The option, for messages.
-
-    Raises:
-        UsageError: If the value is not an address, the port is in use, the ``panel`` extra is not installed, or an
-            address that other machines can reach has no token.
+    Raises UsageError if the text is not an address, the port is in use, the ``panel`` extra is not installed, or an
+    address that other machines can reach has no token.
     """
     host, _, port_text = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
@@ -179,12 +173,7 @@ def _is_ip(text: str) -> bool:
 
 
 class Guard:
-    """Checks the host, the origin and the token of every request, and adds the headers of :data:`HEADERS`.
-
-    Args:
-        app: The application behind the guard.
-        address: Names and token of the panel.
-    """
+    """Checks the host, the origin and the token of every request, and adds the headers of :data:`HEADERS`."""
 
     def __init__(self, app: App, address: Address) -> None:
         self._app = app
@@ -285,11 +274,7 @@ class _Readers:
 
 
 class CrawlPage(_Readers):
-    """One crawl of this process in the panel. Items are only received while there are readers.
-
-    Args:
-        crawl: The crawl.
-    """
+    """One crawl of this process in the panel. Items are only received while there are readers."""
 
     def __init__(self, crawl: Crawl) -> None:
         self.crawl: Crawl = crawl
@@ -342,12 +327,7 @@ class _JobLink(Protocol):
 
 
 class JobPage(_Readers):
-    """A job in the panel, as its processes describe it.
-
-    Args:
-        link: The connection to the processes.
-        status: Returns the status of the whole job; None for the sum of the processes' statuses.
-    """
+    """A job in the panel, as its processes describe it. Without ``status``, their statuses are summed up."""
 
     crawl = None
 
@@ -397,11 +377,7 @@ async def _in_thread(act: Callable[[T], U], given: T) -> U:
 
 
 class Panel:
-    """The panel of the running crawls of a command.
-
-    Args:
-        address: The address on which the panel listens.
-    """
+    """The panel of the running crawls of a command."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -422,13 +398,7 @@ class Panel:
             await trio.sleep_forever()
 
     async def show_job(self, name: str, link: _JobLink, status: Callable[[], CrawlStatus] | None = None) -> None:
-        """Show a job until cancelled, and run the server.
-
-        Args:
-            name: The name of the job or its spider.
-            link: The connection to its processes.
-            status: Returns the status of the whole job; None for the sum of the processes' statuses.
-        """
+        """Show a job until cancelled, under its name or that of its spider, and run the server."""
         with self.showing(name, JobPage(link, status)):
             await self.serve()
 
@@ -537,11 +507,7 @@ FILES: Sequence[str] = ("index.html", "panel.css", "panel.js", "uPlot.iife.min.j
 
 
 class _EventStream(Response):
-    """A response of server-sent events, which ends when its reader has gone.
-
-    Args:
-        stream: Sends the events.
-    """
+    """A response of server-sent events, which ends when its reader has gone."""
 
     media_type = "text/event-stream"
 

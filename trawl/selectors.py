@@ -97,16 +97,7 @@ _SILENT = re.compile(rf"(?=.*[.>])\s*{_COMPOUND}(?:\s*>\s*{_COMPOUND})*\s*")
 
 
 def check_mixed(query: object, expected: str, instead: str = "") -> None:
-    """Raise an error if a failed query is written in the other language.
-
-    Args:
-        query: The query.
-        expected: ``"CSS"`` or ``"XPath"``.
-        instead: What to write, for the message.
-
-    Raises:
-        MixedQuery: If the query is written in the other language.
-    """
+    """Raise :class:`MixedQuery` if a failed query is written in the other language; ``instead`` says what to write."""
     if not isinstance(query, str):
         return
     if expected == "CSS":
@@ -117,11 +108,7 @@ def check_mixed(query: object, expected: str, instead: str = "") -> None:
 
 
 def check_silent(query: str, instead: str = "") -> None:
-    """Raise an error if an XPath query is valid CSS and, as XPath, never selects anything in HTML.
-
-    Raises:
-        MixedQuery: If the query is probably CSS.
-    """
+    """Raise :class:`MixedQuery` if an XPath query is valid CSS and, as XPath, never selects anything in HTML."""
     if _SILENT.fullmatch(query):
         check_mixed(query, "XPath", instead)
 
@@ -271,12 +258,7 @@ def _wrapped(roots: list[Any], query: str | None) -> list[Any]:
 
 @lru_cache(maxsize=256)
 def _compiled(query: str) -> etree.XPath | None:
-    """Return a compiled XPath query; None if it uses a prefix or a user function, so that parsel must evaluate it.
-
-    Raises:
-        lxml.etree.XPathError: If ``query`` is not XPath.
-        TypeError: If ``query`` is not a string.
-    """
+    """Return a compiled XPath query; None if it uses a prefix or a user function, so that parsel must evaluate it."""
     functions: list[Any] = list(etree.FunctionNamespace(None))  # the names are bytes, although lxml's stubs say str
     names = {name.decode() for name in functions} - {"has-class"}
     if any(f"{prefix}:" in query for prefix in _NAMESPACES) or any(name in query for name in names):
@@ -297,11 +279,6 @@ def select(text: str, type: SelectorType = "html", base_url: str | None = None) 
 
     Broken markup never raises an error. With ``type="json"``, a string that is not JSON selects nothing. At most
     :data:`MAX_ATTRIBUTES` attributes of an HTML element are read. In XML, excluded characters become U+FFFD.
-
-    Args:
-        text: The decoded page.
-        type: The way to parse it.
-        base_url: The URL of the document.
     """
     if type == "xml":
         text = NO_XML.sub("\ufffd", text)
@@ -318,11 +295,7 @@ def select(text: str, type: SelectorType = "html", base_url: str | None = None) 
 
 
 def css_to_xpath(query: str) -> str:
-    """Return a CSS query, with ``::text`` and ``::attr(name)``, as an XPath query.
-
-    Raises:
-        ValueError: If ``query`` is not CSS.
-    """
+    """Return a CSS query, with ``::text`` and ``::attr(name)``, as an XPath query. Raises ValueError."""
     try:
         return str(_TRANSLATOR.css_to_xpath(query))
     except SelectorError as error:

@@ -97,13 +97,8 @@ Snapshot = Sequence[tuple[CrawlStatus, Mapping[str, ScopeStatus]]]
 class MetricsCollector:
     """The metrics of crawls at one point in time, for a registry of prometheus_client.
 
-    Args:
-        snapshot: The crawls.
-        max_scopes: Maximum number of scopes for each crawl, the busiest first. The other scopes are summed up as
-            ``other``.
-
-    Raises:
-        UsageError: If prometheus_client is not installed (extra ``metrics``).
+    Each crawl has at most ``max_scopes`` scopes, the busiest first. The others are summed up as ``other``. Raises
+    UsageError without prometheus_client.
     """
 
     def __init__(self, snapshot: Snapshot = (), max_scopes: int = MAX_SCOPES) -> None:
@@ -177,16 +172,7 @@ class MetricsCollector:
 
 
 async def metrics_page(crawls: Sequence[Crawl], accept: str = "", max_scopes: int = MAX_SCOPES) -> tuple[bytes, str]:
-    """Return the metrics of running crawls and their content type. A checkpoint.
-
-    Args:
-        crawls: At least one crawl.
-        accept: The ``Accept`` header of the scraper, which chooses the format.
-        max_scopes: Maximum number of scopes for each crawl.
-
-    Raises:
-        UsageError: If prometheus_client is not installed (extra ``metrics``).
-    """
+    """Return the metrics of crawls, in the format that ``accept`` asks for, and their content type. A checkpoint."""
     snapshot = [(crawl.status(), crawl.status_keeper.scopes) for crawl in crawls]
     return await crawls[0].blocking.run(_encoded, snapshot, max_scopes, accept)
 

@@ -155,14 +155,10 @@ def describe_error(error: BaseException) -> str:
 
 @contextmanager
 def user_code(what: str) -> Iterator[None]:
-    """Turn errors of user code inside the block into one sentence. Errors of trawl propagate unchanged.
+    """Turn errors of user code inside the block into one sentence that starts with ``what``.
 
-    Args:
-        what: The start of the sentence, "ITEM_PIPELINES: shop.Price can't be made".
-
-    Raises:
-        PartLoadError: If user code raised an error. The error is the cause.
-        WrittenForScrapy: If user code imports Scrapy, and Scrapy is not installed.
+    Raises PartLoadError with the error as its cause, or WrittenForScrapy if the code imports Scrapy, which is not
+    installed. Errors of trawl propagate unchanged.
     """
     try:
         with contained:
@@ -178,17 +174,11 @@ def user_code(what: str) -> Iterator[None]:
 
 
 def check_part_imports(found: object, what: str) -> None:
-    """Refuse a user component that imports Twisted. Log the necessary changes for a component that imports Scrapy.
+    """Raise WrittenForScrapy if a user component imports Twisted. Log what to change in one that imports Scrapy.
 
     If Scrapy and Twisted are installed, the component can be created. But Twisted's reactor does not run, so a Deferred
-    never fires, and trawl does not know Scrapy's classes (``DropItem``, requests).
-
-    Args:
-        found: The component's class or function.
-        what: The setting and the component, "ITEM_PIPELINES: shop.Price".
-
-    Raises:
-        WrittenForScrapy: If the component imports Twisted. The message says what to write instead.
+    never fires, and trawl does not know Scrapy's classes (``DropItem``, requests). ``what`` names the setting and the
+    component.
     """
     file = getattr(sys.modules.get(getattr(found, "__module__", "")), "__file__", None) or ""
     if not file or _OURS in Path(file).parents:
@@ -200,12 +190,9 @@ def check_part_imports(found: object, what: str) -> None:
 
 
 def blocking_line(ident: int) -> traceback.FrameSummary | None:
-    """Return the innermost line of user code that a task of Trio's loop is executing.
+    """Return the innermost line of user code that the loop's thread with the id ``ident`` executes.
 
-    None if the loop executes no user code, or a debugger waits.
-
-    Args:
-        ident: The id of the loop's thread, from ``threading.get_ident()``.
+    None if it executes no user code, or a debugger waits.
     """
     frame: FrameType | None = sys._current_frames().get(ident)
     while frame is not None:
