@@ -17,7 +17,7 @@ from trawl.transport.base import words_of
 from trawl.transport.resolver import Address, Resolve
 from trawl.transport.settings import BindAddress
 
-__all__ = ["ConnectOptions", "dial", "interleaved"]
+__all__ = ["ConnectOptions", "allowed", "dial", "interleaved"]
 
 ATTEMPT_DELAY = 0.25
 """Seconds between the start of one attempt and the start of the next, parallel attempt (RFC 8305, 5)."""
@@ -60,20 +60,20 @@ async def dial(
     if not addresses:
         raise socket.gaierror(socket.EAI_NONAME, "no address")
     if guard is not None:
-        addresses = _allowed(host, addresses, guard)
+        addresses = allowed(host, addresses, guard)
     if len(addresses) == 1:
         return await _connected(addresses[0], options)
     return await _race(addresses, options)
 
 
-def _allowed(host: str, addresses: list[Address], guard: AddressGuard) -> list[Address]:
-    """Return the allowed addresses. The caller connects to these addresses and does not look up the name again."""
+def allowed(host: str, addresses: list[Address], guard: AddressGuard) -> list[Address]:
+    """Return the allowed addresses, for connecting without another lookup. Raises AddressRefused if there are none."""
     refused = guard.refused(host, [str(address.sockaddr[0]) for address in addresses])
-    allowed = [address for address in addresses if str(address.sockaddr[0]) not in refused]
-    if not allowed:
+    found = [address for address in addresses if str(address.sockaddr[0]) not in refused]
+    if not found:
         address, kind = next(iter(refused.items()))
         raise AddressRefused(f"refused: its address {address} is {kind} (see ALLOW_PRIVATE_ADDRESSES)")
-    return allowed
+    return found
 
 
 async def _connected(address: Address, options: ConnectOptions) -> trio.SocketStream:

@@ -16,9 +16,8 @@ from typing import Any
 import httpcore
 import trio
 
-from trawl.address_guard import AddressGuard, is_address
+from trawl.address_guard import AddressGuard
 from trawl.errors import (
-    AddressRefused,
     BodyTooLarge,
     DownloadError,
     DownloadTimeout,
@@ -37,6 +36,7 @@ from trawl.transport.base import (
     wait_to_send,
 )
 from trawl.transport.body import Body, ResponseLimits, SinkWriter, sink_for
+from trawl.transport.connect import allowed
 from trawl.transport.content_encoding import accept_encoding
 from trawl.transport.http11.message import ParsedUrl, wire_fields
 from trawl.transport.httpx_backend import (
@@ -49,7 +49,7 @@ from trawl.transport.httpx_backend import (
     mapped,
 )
 from trawl.transport.proxy import Proxy
-from trawl.transport.resolver import Resolve, ThreadResolver
+from trawl.transport.resolver import Resolve, ThreadResolver, literal_address
 from trawl.transport.settings import BindAddress, TransportSettings
 
 __all__ = ["HttpxTransport"]
@@ -385,10 +385,9 @@ class HttpxTransport:
             raise RequestInvalid(str(error)) from error
         if proxy.scheme == "socks5" and find_spec("socksio") is None:
             raise RequestInvalid(f"the proxy {proxy} needs the socks extra: pip install 'trawl-crawler[socks]'")
-        if self._guard is not None and is_address(parsed.host):
-            refused = self._guard.refused(parsed.host, [parsed.host])
-            for address, kind in refused.items():
-                raise AddressRefused(f"refused: its address {address} is {kind} (see ALLOW_PRIVATE_ADDRESSES)")
+        literal = literal_address(parsed.host, parsed.port)
+        if self._guard is not None and literal is not None:
+            allowed(parsed.host, [literal], self._guard)
         return Route(proxy, request.headers.get("Proxy-Authorization", ""), bind_address)
 
     def _message(
