@@ -251,8 +251,8 @@ def _bare(scope: str) -> str:
 class DnsResolver:
     """Queries the system's name servers with dnspython, without threads, and uses the TTL of their responses.
 
-    Cancelling ends a lookup. The system looks up names without a dot, such as ``localhost``. For other names, the
-    system's hosts file is not read.
+    Cancelling ends a lookup. ``system`` gets addresses and names without a dot, such as ``localhost``. For other names,
+    the system's hosts file is not read.
 
     Raises:
         SettingsError: If dnspython is not installed, or the system has no name server configured.
@@ -273,11 +273,7 @@ class DnsResolver:
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
         """Return the addresses of ``host`` with their lifetime. Always a checkpoint."""
-        literal = literal_address(host, port)
-        if literal is not None:
-            await trio.lowlevel.checkpoint()
-            return [literal]
-        if "." not in host.rstrip("."):
+        if literal_address(host, port) is not None or "." not in host.rstrip("."):
             return await self._system(host, port)
         answers: dict[str, dns.resolver.Answer | dns.exception.DNSException] = {}
 
