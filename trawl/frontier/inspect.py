@@ -132,7 +132,7 @@ def inspect_job(directory: str | PathLike[str]) -> JobReport:
         kept = read_kept(connection)
         lanes = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
         leased, oldest = _leases(connection, kept.get(LEASES, b""))
-        given_up: int = connection.execute(f"SELECT count(*) FROM failed WHERE {GIVEN_UP}").fetchone()[0]
+        given_up = _count(connection, f"failed WHERE {GIVEN_UP}")
         return JobReport(
             name=str(path),
             owner=read_owner(path),
@@ -205,8 +205,7 @@ def _mapped(path: Path) -> Iterator[None]:
 
 
 def _count(connection: sqlite3.Connection, table: str) -> int:
-    count: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-    return count
+    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
 def _leases(connection: sqlite3.Connection, told: bytes) -> tuple[int, LeasedRequest | None]:

@@ -232,8 +232,7 @@ def _prepare(connection: sqlite3.Connection) -> bool:
     if connection.execute("SELECT 1 FROM spilled LIMIT 1").fetchone():
         # The requests that yielded these items are pending again, and will yield them again.
         connection.execute("DELETE FROM spilled")
-    is_older: bool = version < SCHEMA_VERSION
-    return is_older
+    return bool(version < SCHEMA_VERSION)
 
 
 def _make(directory: Path) -> None:

@@ -178,17 +178,12 @@ def _opened(place: str, *, is_uri: bool = False) -> Iterator[sqlite3.Connection]
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:  # which commits at the end of the block, or rolls back
+        connection.execute("BEGIN IMMEDIATE")
         for statement in _TABLES:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _check(connection: sqlite3.Connection, directory: Path) -> None:
@@ -212,8 +207,7 @@ def _check(connection: sqlite3.Connection, directory: Path) -> None:
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
-    return value
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 _INSERT = "INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)"
