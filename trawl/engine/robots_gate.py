@@ -311,13 +311,11 @@ class RobotsGates:
             headers=route.headers,
             meta={
                 **route.meta,
-                # The gate has its own retries and pauses.
-                "dont_retry": True,
+                "dont_retry": True,  # the gate has its own retries and pauses
                 "dont_merge_cookies": True,
                 "dont_cache": True,
                 "download_maxsize": MAX_PARSED_BYTES,
-                # RFC 9309, 2.5: obey the first part of a longer file.
-                "download_truncate": True,
+                "download_truncate": True,  # RFC 9309, 2.5: obey the first part of a longer file
             },
         )
         request.sink = PackedBody()
@@ -411,17 +409,18 @@ class RobotsGates:
             return True
         if answer is None or rules.is_unreachable:
             return False
-        known.has_answered = True
         self._obey(origin, known, rules, answer.expires_at)
-        self._open(origin)
         return True
 
     def _obey(self, origin: str, known: _Origin, rules: RobotsFile, expires_at: float) -> None:
+        """Apply the rules of a complete response, and open the gate."""
+        known.has_answered = True
         self._take_rules(known, rules)
         known.decide(None, None, expires_at)
         delay = rules.crawl_delay or 0.0
         self._throttle.robots_delay(host_scope(f"{origin}/"), delay, trio.current_time(), origin=origin)
         self._make_room()
+        self._open(origin)
 
     async def _parsed(self, origin: str, response: Response) -> RobotsFile:
         if body_bytes(response) <= STEP_BYTES:
@@ -450,9 +449,8 @@ class RobotsGates:
             rules = rules or at_once(self._parse_in_steps(origin, response))
         if rules.is_unreachable:
             self._failed(origin, known, outcome, rules.expires_after)
-            return
-        self._obey(origin, known, rules, trio.current_time() + rules.expires_after)
-        self._open(origin)
+        else:
+            self._obey(origin, known, rules, trio.current_time() + rules.expires_after)
 
     def _failed(self, origin: str, known: _Origin, outcome: Outcome, pause: float) -> None:
         now = trio.current_time()
