@@ -370,7 +370,7 @@ class Fetcher:
     def parsed(self, attempt: Attempt, response: Response | None, now: float) -> float:
         """Record that the callback or errback of an attempt ended at ``now``. Returns its duration in seconds."""
         task: RequestTask = attempt.task
-        if task.times is None or task.read_at is None:
+        if task.times is None:
             return 0.0
         seconds = now - task.read_at
         task.times = task.times.parsed(seconds)

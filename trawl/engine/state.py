@@ -114,7 +114,7 @@ class RequestTask:
         self.responder: Responder | None = None  # produces the outcome without a send
         self.diverted: Requirements | None = None  # of the request after its middleware; None: as granted
         self.times: Times | None = None  # None if nothing was sent and no responder was used
-        self.read_at: float | None = None  # event loop time at which the body was read or the error came
+        self.read_at: float = 0.0  # event loop time at which the body was read or the error came
         self.is_used: bool = False  # the fetcher was called for this attempt, or user code responded
         self.is_responded: bool = False  # user code responded or failed, so that nothing was sent
         self.skips_limiters: bool = False  # it has places only because user code responded, so it took no limiter
