@@ -12,10 +12,11 @@ import pytest
 import trawl
 from trawl import signals
 from trawl.errors import CloseSpider, DropItem, NotConfigured, SettingsError, UsageError
+from trawl.events import Events
 from trawl.http import Fetch, Outcome, Request, Response
 from trawl.observe import Stats
 from trawl.spiders import Crawler
-from trawl.spiders.crawler import BEGIN_AND_END, EVENT_SIGNALS, Failure
+from trawl.spiders.crawler import BEGIN_AND_END, EVENT_SIGNALS, NOT_SENT, CrawlerSignals, Failure
 from trawl.testing import SimulatedWeb, Simulation, simulate
 
 HOST = "http://a.example"
@@ -329,6 +330,16 @@ def test_pydispatch_is_refused_a_signal_that_is_not_sent(monkeypatch: pytest.Mon
     web.add_host("a.example")
     with pytest.raises(UsageError, match="trawl does not send the signal headers_received: DOWNLOAD_MAXSIZE"):
         simulate(Shop, web, FREE)
+
+
+def test_pydispatch_is_refused_the_same_signal_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hear(item: Any) -> None: ...
+
+    dispatcher = FakeDispatcher(monkeypatch)
+    for signal in (*EVENT_SIGNALS, *sorted(NOT_SENT, reverse=True)):
+        dispatcher.connect(hear, signal)
+    with pytest.raises(UsageError, match="trawl does not send the signal bytes_received"):
+        CrawlerSignals().bind(Events(), None)
 
 
 def test_pydispatch_is_refused_an_async_receiver_of_an_event(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,10 @@ _FAILED = "a receiver of %s failed: %r"
 
 
 class Failure(TrawlError):
-    """An error, or ``process_spider_input``'s error for ``response``, with the interface of Twisted's Failure."""
+    """An error with the interface of Twisted's Failure, for errbacks, ``spider_error`` and ``item_error``.
+
+    If ``process_spider_input`` raised the error, ``response`` is the response for which it did; otherwise it is None.
+    """
 
     def __init__(self, value: BaseException, response: Response | None = None) -> None:
         super().__init__(str(value))
@@ -125,13 +128,14 @@ NOT_SENT: Mapping[str, str] = {
 """Signals of Scrapy that trawl does not send, with their replacements."""
 
 SCRAPYS: frozenset[str] = frozenset({*BEGIN_AND_END, IDLE, *EVENT_SIGNALS, *NOT_SENT})
-"""The names of all Scrapy signals, including signals that trawl does not send. Each is one in :mod:`trawl.signals`."""
+"""The names of all Scrapy signals, including signals that trawl does not send. Each is in :mod:`trawl.signals`."""
 
 
 class CrawlerSignals:
     """The signals of one crawl: :data:`BEGIN_AND_END`, :data:`EVENT_SIGNALS` and :data:`IDLE`.
 
-    As in Scrapy, receivers that were connected with ``pydispatch.dispatcher`` are called too, with ``sender``.
+    As in Scrapy, receivers that were connected with ``pydispatch.dispatcher`` are called too. Receivers get the
+    crawler as ``sender``.
     """
 
     __slots__ = ("_events", "_receivers", "_sender", "_spider")
@@ -187,7 +191,7 @@ class CrawlerSignals:
         for signal, receiver in self._receivers:
             if signal in EVENT_SIGNALS:
                 self._listen(events, signal, receiver)
-        for signal in SCRAPYS if "pydispatch.dispatcher" in sys.modules else ():
+        for signal in (*NOT_SENT, *EVENT_SIGNALS) if "pydispatch.dispatcher" in sys.modules else ():
             for receiver in self._dispatched(signal):
                 _check_sent(signal)
                 _check_plain(signal, receiver)
