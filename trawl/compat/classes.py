@@ -175,7 +175,7 @@ class BaseRedirectMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Create the middleware for a crawl; NotConfigured if :attr:`enabled_setting` is false."""
+        """Create the middleware for a crawl; NotConfigured if the setting in :attr:`enabled_setting` is false."""
         made = cls(crawler.settings)
         made.crawler = crawler
         return made
@@ -191,7 +191,11 @@ class RedirectMiddleware(BaseRedirectMiddleware):
     scrapys_path: ClassVar[str] = "redirect.RedirectMiddleware"
 
     def process_response(self, request: Request, response: Response, spider: Any = None) -> Any:
-        """Return the request for a redirect's target, or the response; IgnoreRequest if it can't be followed."""
+        """Return the request for a redirect's target, or the response.
+
+        Raises:
+            IgnoreRequest: If there were too many redirects, or the target can't be fetched.
+        """
         crawler = self.crawler
         handled = getattr(getattr(crawler, "spider", None), "handle_httpstatus_list", ())
         now_utc = getattr(crawler, "now_utc", partial(datetime.now, UTC))  # a test's crawler may lack this method
@@ -205,7 +209,7 @@ class MetaRefreshMiddleware(BaseRedirectMiddleware):
     enabled_setting = "METAREFRESH_ENABLED"
 
     def process_response(self, request: Request, response: Response, spider: Any = None) -> Any:
-        """Return the request for a page's refresh, or the response; IgnoreRequest if it can't be followed."""
+        """Return the request for a page's refresh, or the response; IgnoreRequest as for a redirect."""
         return _answered(meta_refresh(self._values()), request, response)
 
 

@@ -94,7 +94,7 @@ class CompatHooks(Hooks):
             crawler.signals.bind(events, self._spider)
 
     async def opened(self) -> None:
-        """Start to count log entries, and send ``engine_started`` and ``spider_opened``. A checkpoint if heard."""
+        """Start to count log entries, and send ``engine_started`` and ``spider_opened``. A receiver may await."""
         if self._log_counter is not None:
             logging.getLogger().addHandler(self._log_counter)
         await self._send("engine_started")

@@ -67,7 +67,7 @@ class ExporterFormat:
     first = separator = b""
 
     def __init__(self, exporter: Exporter, reader: Format | None, suffix: str = "") -> None:
-        """Create a format for a file without records. ``reader`` finds the end of the exporter's files, if one can."""
+        """Create a format for a file without records. ``reader`` finds the last record's end; None if none can."""
         self.is_whole: bool = exporter.is_piecewise
         self.opening: bytes = b""
         self._exporter = exporter
@@ -97,7 +97,7 @@ class ExporterFormat:
 
     @property
     def closing(self) -> bytes:
-        """Bytes after the last record. If the exporter writes the whole file at its end, read this only then."""
+        """Bytes after the last record. If the exporter writes the whole file at its end, read this only after them."""
         if not self.is_whole and not self._closing:
             self._end()
         return self._closing

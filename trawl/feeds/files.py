@@ -371,7 +371,7 @@ class TextFile(FeedFile):
         """Return the bytes that complete the file after its last record, or after its start if there is no record."""
         content = (b"" if self.position else self._format.opening) + self._format.closing
         if self._compression is not None and not content and not self.position:
-            return self._compression.compress(b"")
+            return self._compression.compress(b"")  # a file of 0 bytes can't be decompressed
         return self._packed(content)
 
     def _write_now(self, position: int, content: bytes) -> None:

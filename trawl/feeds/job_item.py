@@ -233,8 +233,8 @@ _INVALID = class_name(InvalidItem)
 class ItemFilter:
     """Decides which items go to one feed.
 
-    A job stores the results of ``accepts`` under ``destination``. Without ``classes``, all items but invalid ones go to
-    the feed.
+    The feed takes instances of ``classes`` (if empty, all items but invalid ones) for which ``accepts``, if any,
+    returns true. A job stores the results of ``accepts`` under ``destination``.
     """
 
     destination: str = ""

@@ -91,7 +91,11 @@ def _written(instant: datetime) -> str:
 
 
 def with_attributes(settings: FeedsSettings, spider: object) -> FeedsSettings:
-    """Fill in the spider's attributes, as in Scrapy; raise FeedError if one is missing or can't be part of a path."""
+    """Fill in the placeholders in paths that name attributes of the spider, as in Scrapy.
+
+    Raises:
+        FeedError: If the spider has no such attribute, its value can't be part of a path, or two paths become equal.
+    """
     feeds = {}
     for key, options in settings.feeds.items():
         path = fspath(key) if isinstance(key, str | PathLike) else key

@@ -257,7 +257,7 @@ def to_ascii_json(value: object) -> bytes:
 
 
 def to_builtins(value: object) -> JsonValue:
-    """Return ``value`` in JSON's types, with lone surrogates replaced by U+FFFD; raise if that is impossible."""
+    """Return ``value`` in JSON's types, with U+FFFD for lone surrogates; TypeError or ValueError if it can't be."""
     try:
         return _plain(value)
     except RecursionError as error:

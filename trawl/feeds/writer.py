@@ -198,9 +198,10 @@ class Feeds:
             await self._finish_in_haste()  # noqa: ASYNC102 - shielded and limited
 
     async def start(self) -> None:
-        """Truncate continued files after their last whole record, and empty overwritten files. :meth:`write` does this.
+        """Truncate continued files after their last whole record, and empty overwritten files.
 
-        No file is changed before this call. So if a crawl can't start, the files of an earlier crawl are unchanged.
+        :meth:`write` calls this first. No file is changed before this call. So if a crawl can't start, the files of an
+        earlier crawl are unchanged.
 
         Raises:
             FeedError: If a feed can't be written.

@@ -227,7 +227,8 @@ class Sessions:
     ) -> Session:
         """Return the session with this name, created if needed; ValueError for an empty name or an invalid option.
 
-        Each argument except None replaces an option. A session that is created without ``crawl`` can't fetch.
+        ``proxy`` and ``headers`` become the defaults of the session's requests; None keeps the earlier ones. A session
+        that is created without ``crawl`` can't fetch.
         """
         if not name or not isinstance(name, str):
             raise ValueError(f"a session's name must be a non-empty string, not {name!r}")

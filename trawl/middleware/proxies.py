@@ -82,7 +82,9 @@ allows them already.
 
 
 class ProxyPool:
-    """Proxies that take turns; duplicate ``urls`` are ignored. Pure and mutable. All times are on one monotonic clock.
+    """Proxies that take turns, with a ``cooldown`` after failures. Duplicate ``urls`` are ignored.
+
+    Pure and mutable. All times are on one monotonic clock.
 
     Raises:
         ValueError: If an entry is not a proxy.
@@ -101,7 +103,7 @@ class ProxyPool:
         """Return the next proxy. If no proxy can be used now, return the time at which the first proxy is ready.
 
         A proxy can't be used during its cooldown, or while the site's scope for this proxy is closed: ``open_at``
-        returns the time from which requests to the site may use the proxy with a name.
+        returns the time from which requests to the site may use the proxy with this name.
         """
         while self._cooling and self._cooling[0][0] <= now:
             state = heapq.heappop(self._cooling)[2]
@@ -175,8 +177,8 @@ def proxies(
 
     If the spider has set ``proxy`` in the meta, even to None, it is kept. If this middleware has chosen the proxy for
     an earlier attempt, it chooses a proxy again: of the pool, or of the environment if there is no pool. If a proxy
-    fails, up to ``page_tries`` further ones are tried (meta ``max_proxies_to_try``). ``open_at`` returns the time from
-    which the scope for a site and a proxy of the list is open.
+    fails, up to ``page_tries`` further ones are tried (meta ``max_proxies_to_try``), and ``stats`` count the failure.
+    ``open_at`` returns the time from which the scope for a site and a proxy of the list is open.
     """
 
     def around(fetch: Fetch) -> Fetch:

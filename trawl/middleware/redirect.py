@@ -133,7 +133,8 @@ def _target(url: str, location: str) -> str:
 def redirected(request: Request, url: str, status: int, *, priority_adjust: int = 0, has_jar: bool = False) -> Request:
     """Return the request for a redirect's target ``url``, which is in normal form.
 
-    ``has_jar`` means that the request's own cookies were stored in a jar, so the target does not need them.
+    The ``status`` decides whether it becomes a GET, and ``priority_adjust`` is added to the priority. ``has_jar`` means
+    that the request's own cookies were stored in a jar, so the target does not need them.
     """
     headers, method, body = Headers(request.headers), request.method, request.body
     if _becomes_get(method, status):
@@ -295,7 +296,7 @@ _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[Xx][0-9A-Fa-f]+;?|([A-Za-z][A-Za-z0-9]
 
 
 def parse_refresh(value: str) -> tuple[float, str] | None:
-    """Return the seconds and the URL ("": the page) of a refresh by HTML, 4.2.5.3; None if it is not a refresh."""
+    """Return the seconds and the relative URL ("": the page) of a refresh (HTML, 4.2.5.3); None if it is none."""
     match = _VALUE.match(value)
     if match is None:
         return None
@@ -333,7 +334,7 @@ def meta_refreshes(head: str, ignored: Iterable[str] = ()) -> Iterator[str]:
 
 
 def _attributes(head: str, at: int) -> tuple[dict[str, str], int]:
-    """Return a tag's attributes, of which the first of a name counts, and the position of its end; -1 for none."""
+    """Return a tag's attributes (the first of each name), and the position of its end, or -1 if it has no end."""
     attributes: dict[str, str] = {}
     while (end := _TAG_END.match(head, at)) is None:
         match = _ATTRIBUTE.match(head, at)

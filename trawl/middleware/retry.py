@@ -5,8 +5,8 @@ retry to the budget, and each retry takes one retry from the budget. A small ini
 retries at the start. The balance is at most the reserve plus the fractions of a hundred requests. So after a long time
 without failures, the budget still limits the retries in an outage.
 
-A soft block is a refusal that looks like a page, such as a captcha with status 200. The user's detector is called with
-the response before the throttle. A refusal is converted to a :class:`~trawl.errors.SoftBlocked` error, which triggers
+A soft block is a refusal that looks like a page, such as a captcha with status 200. The user's detector gets the
+response before the throttle does. A refusal is converted to a :class:`~trawl.errors.SoftBlocked` error, which triggers
 backoff and a retry. After the last attempt, the errback gets the error, which contains the page.
 """
 
@@ -64,7 +64,7 @@ class RetryBudget:
 
 
 class RetryBudgets:
-    """The budgets of a crawl: one for all hosts, or one for each host.
+    """The budgets of a crawl: one for each host if ``is_per_host``, otherwise one for all hosts.
 
     Each has ``reserve`` retries at first, and gets ``share`` retries per first attempt.
     """
@@ -99,9 +99,9 @@ def retry(
     excused outcome (a 429, an outage) does not count. But if ``RETRY_TIMES`` is 0, nothing is sent twice, even after an
     excused outcome. Requests that the throttle has given up are not retried. Meta ``dont_retry`` disables retries.
 
-    ``predicate`` decides whether to retry, unless it returns None or the outcome is excused. ``stats`` count requests
-    that failed in their last attempt (``retry_max_reached``), and retries refused by the budget
-    (``retry_budget_spent``).
+    ``predicate`` decides whether to retry, unless it returns None or the outcome is excused. ``rng`` draws the jitter
+    of delays. ``stats`` count requests that failed in their last attempt (``retry_max_reached``), and retries refused
+    by the budget (``retry_budget_spent``).
     """
     codes = frozenset(settings.retry_http_codes)
     budgets = None
@@ -240,7 +240,7 @@ Detector = Callable[[Response], object]
 
 
 class SoftBlockTransport:
-    """A transport that turns soft blocks into errors.
+    """A transport that turns soft blocks, for which ``detector`` returns true, into errors.
 
     If the detector raises an exception, the exception is logged and the response counts as a page.
     """

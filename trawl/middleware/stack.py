@@ -69,7 +69,7 @@ def _user_agent_of(settings: MiddlewareSettings) -> str:
 
 
 def default_headers(fields: Headers) -> Middleware:
-    """Return middleware that adds the headers in ``fields`` that a request does not set, not even to None."""
+    """Return middleware that adds ``fields`` to the headers, except those that a request sets, or sets to None."""
 
     def around(fetch: Fetch) -> Fetch:
         def send(request: Request) -> Awaitable[Outcome]:  # needn't be async, because nothing follows the call
@@ -231,7 +231,11 @@ passes it in reverse.
 
 
 def layers(context: MiddlewareContext) -> list[MiddlewareEntry]:
-    """Return the middleware of a crawl, including user middleware, outermost first; SettingsError if one is invalid."""
+    """Return the middleware of a crawl, including user middleware, outermost first.
+
+    Raises:
+        SettingsError: If an entry of ``DOWNLOADER_MIDDLEWARES`` is not middleware, or credentials are not complete.
+    """
     orders, own = split_setting(context.settings.downloader_middlewares, BUILT_IN, context.spider)
     context = attrs.evolve(context, removed=frozenset(name for name, order in orders.items() if order is None))
     found = [
@@ -302,7 +306,11 @@ class MiddlewareStack:
         return layers(context)
 
     def wire(self, transport: Transport) -> Transport:
-        """Return the transport, wrapped so that it detects banned proxies and soft blocks."""
+        """Return the transport, wrapped so that it detects banned proxies and soft blocks.
+
+        Raises:
+            SettingsError: If ``SOFT_BLOCK_DETECTOR`` does not name a callable.
+        """
         if self.settings.rotating_proxy_list:
             transport = ProxyFailureTransport(transport, self.settings.rotating_proxy_ban_codes)
         detector = load_function(self.settings.soft_block_detector, "SOFT_BLOCK_DETECTOR", "response")
@@ -323,7 +331,7 @@ async def open_middleware_stack(
     browser: BrowserSettings | None = None,
     open_page: OpenPage | None = None,
 ) -> AsyncGenerator[MiddlewareStack, None]:
-    """Open the middleware of one crawl. On exit, write the cookies and close the cache.
+    """Open the middleware of one crawl. On exit, also by cancellation, write the cookies and close the cache.
 
     ``adapt`` converts objects with Scrapy's methods to middleware; without it, they are rejected. ``max_body_bytes``
     limits a body from the cache or the browser; 0 for no limit. Without ``open_page``, pages are opened in Chromium.

@@ -86,7 +86,7 @@ class Pipelines:
         Pipelines with equal numbers keep their order in the setting.
 
         Raises:
-            SettingsError: If an import path is not that of a class, or the class can't be instantiated like this.
+            SettingsError: If an import path is not that of a class, or a class needs other arguments.
             PartLoadError: If the code of a class or its module failed.
         """
         wanted = [(order, entry) for entry, order in settings.item_pipelines.items() if order is not None]

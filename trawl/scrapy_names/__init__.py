@@ -23,7 +23,7 @@ __all__ = ["Unsupported", "imports", "moved", "names", "settings", "submodule"]
 
 
 def submodule(module: str, name: str) -> Any:
-    """Return :func:`trawl.scrapy_names.names.submodule` for a ``__getattr__``. Private names load no tables."""
+    """Return :func:`trawl.scrapy_names.names.submodule`; AttributeError if none. Private names load nothing."""
     if name.startswith("_"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     return import_module("trawl.scrapy_names.names").submodule(module, name)

@@ -89,8 +89,8 @@ class Change:
 def changes(source: str, *, is_whole: bool = False) -> list[Change]:
     """Return the changes to the import lines of a file, in order. Correct lines are left out.
 
-    If ``is_whole``, imports inside conditions and ``try`` are included. Raises SyntaxError, or ValueError for a null
-    byte, if the text is not valid.
+    If ``is_whole``, imports inside conditions and ``try`` are included. SyntaxError if the text is not valid Python,
+    ValueError if it has a null byte.
     """
     tree = ast.parse(source)
     used = _used_names(tree)

@@ -33,7 +33,8 @@ __all__ = [
     "twisted_way",
 ]
 
-Place = tuple[str, str]  # a module and a name in it
+Place = tuple[str, str]
+"""A module and a name in it."""
 
 MOVED: Mapping[str, Place] = {
     "exceptions.CannotResolveHostError": ("trawl.exceptions", "NameNotResolved"),
@@ -287,7 +288,7 @@ PLUGIN_META: Mapping[str, str] = {
 
 
 def plugin_advice(path: str) -> str:
-    """Return the replacement of a class or module of a package that extends Scrapy, not of a user file; "" for none."""
+    """Return the replacement of a path in a package (not a user file) that extends Scrapy; "" for any other path."""
     root = path.partition(".")[0]
     advice = PLUGINS.get(".".join(path.split(".")[:2])) or PLUGINS.get(root, "")
     found = find_spec(root) if advice else None
@@ -308,7 +309,7 @@ def twisted_way(name: str) -> str:
 
 
 def place(module: str, name: str) -> Place | None:
-    """Return the place in trawl of ``from scrapy.MODULE import NAME``, or of a module for ""; None if not in trawl."""
+    """Return the place of ``from scrapy.MODULE import NAME`` in trawl, or of the module if NAME is ""; None if none."""
     whole = f"{module}.{name}".strip(".")
     return MOVED[whole] if whole in MOVED else as_written(module, name)
 

@@ -182,7 +182,7 @@ def setting_advice(name: str) -> str:
 
 
 def key_advice(path: str, key: object) -> str:
-    """Return the replacement of a Scrapy key in a setting, such as ``FEEDS['a.json']``; "" if there is no advice."""
+    """Return the replacement of a Scrapy key in the mapping at ``path`` (``FEEDS['a.json']``); "" if there is none."""
     return _FEED_KEYS.get(str(key), "") if path.startswith("FEEDS") else ""
 
 

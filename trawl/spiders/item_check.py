@@ -166,7 +166,7 @@ class ItemCheck:
     """Hook that validates items. Invalid items are counted, logged, and dropped or kept as :class:`InvalidItem`."""
 
     def __init__(self, kind: Any, stats: Stats, *, keeps: bool) -> None:
-        """Validate items against ``kind``, which must be an item type. If ``keeps`` is true, invalid items are kept."""
+        """Validate items against ``kind`` (TypeError if it is not an item type). ``keeps`` keeps invalid items."""
         self._check: Check = make_check(kind)
         self._name = type_name(kind)
         self._stats = stats

@@ -165,7 +165,7 @@ def sitemaps_in_robots(text: str) -> Iterator[str]:
 
 
 def parse_lastmod(written: str | date) -> datetime | None:
-    """Return the last point in time that a date in W3C's format can mean, so that none is missed; None if invalid."""
+    """Return the last time that a date in W3C's format can mean, so that no change is missed; None if invalid."""
     if isinstance(written, date) and not isinstance(written, datetime):
         written = written.isoformat()
     if isinstance(written, str):

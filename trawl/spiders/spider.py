@@ -242,7 +242,7 @@ class Spider(Generic[ItemT]):
         return crawl
 
     def bind(self, crawl: RunningCrawl) -> None:
-        """Connect the spider to its running crawl, before :meth:`start`; RuntimeError if it has been in another."""
+        """Connect the spider to its running crawl, before :meth:`start`; RuntimeError if it already has one."""
         if getattr(self, "_crawl", None) is not None:
             raise RuntimeError(f"{self!r} runs, or ran, in another crawl: make a new spider for each")
         self._crawl = crawl
