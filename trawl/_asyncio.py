@@ -67,12 +67,7 @@ async def crawl_in_asyncio(
 
 
 class _TrioGuest:
-    """A Trio run inside an asyncio loop. It ends after its last crawl.
-
-    Attributes:
-        is_closing: Whether the last crawl has ended, so that no other crawl can start in this run.
-        closed: A future that is done when the Trio run has ended.
-    """
+    """A Trio run inside an asyncio loop. It ends after its last crawl."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -81,8 +76,8 @@ class _TrioGuest:
         self._early: list[Callable[[], Awaitable[None]]] = []
         self._nursery: trio.Nursery | None = None
         self._token: trio.lowlevel.TrioToken | None = None
-        self.is_closing = False
-        self.closed: asyncio.Future[None] = loop.create_future()
+        self.is_closing = False  # whether the last crawl has ended, so that no other crawl can start in this run
+        self.closed: asyncio.Future[None] = loop.create_future()  # a future that is done when the Trio run has ended
         trio.lowlevel.start_guest_run(
             self._main,
             run_sync_soon_threadsafe=loop.call_soon_threadsafe,

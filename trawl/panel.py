@@ -89,19 +89,13 @@ HEADERS: Mapping[str, str] = {
 
 @attrs.frozen
 class Address:
-    """The address on which the panel listens.
-
-    Attributes:
-        socket: The listening socket.
-        hosts: Allowed values of the header ``Host``.
-        is_any_address: Whether any IP address is allowed as ``Host``, because the panel listens on all addresses.
-        token: First part of every path; "" for none.
-    """
+    """The address on which the panel listens."""
 
     socket: socket.socket
-    hosts: frozenset[str]
+    hosts: frozenset[str]  # allowed values of the header `Host`
+    # Whether any IP address is allowed as `Host`, because the panel listens on all addresses
     is_any_address: bool = False
-    token: str = ""
+    token: str = ""  # first part of every path; "" for none
 
     @property
     def url(self) -> str:

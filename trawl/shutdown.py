@@ -51,16 +51,13 @@ class Signals:
 
     Args:
         deaf: Seconds after which a loop that has not processed a signal is treated as blocked.
-
-    Attributes:
-        has_heard: True if a signal was received that ends crawls.
     """
 
     def __init__(self, deaf: float = DEAF) -> None:
         self._deaf = deaf
         self._previous: dict[int, Any] = {}
         self._crawls: list[Crawl] = []
-        self.has_heard: bool = False
+        self.has_heard: bool = False  # True if a signal was received that ends crawls
         self._unheard = 0
         self._unheard_since = 0.0
 

@@ -1,16 +1,12 @@
 """Metrics for Prometheus, from the status of running crawls, and spans for OpenTelemetry.
 
-A scrape reads :meth:`trawl.engine.Crawl.status` and the statuses of the scopes. So the metrics cost nothing between two
+A scrape reads :meth:`trawl.engine.Crawl.status` and the statuses of the scopes, so metrics cost nothing between two
 scrapes, except for the task that keeps the status up to date. A thread makes the page, from values that never change,
 because the page of 100 scopes among 10,000 takes 5 ms. Names follow the conventions of Prometheus. The histogram of
 latencies has the name of OpenTelemetry's semantic conventions for HTTP clients, ``http.client.request.duration``. It is
 the sum over all methods and servers, because a histogram of each server would be two thirds of the page.
 
-:class:`MetricsServer` opens its port before the crawl starts and serves ``/metrics`` in a watcher of each crawl. It
-sends one response per connection, of a page that it made itself, so it needs no framework. :func:`trace_requests` is a
-watcher that makes a span for each request when it ends.
-
-Length of the tables: a metric is one row, so that its name, its help text and its value stay together.
+The server sends one response per connection, of a page that it made itself, so it needs no framework.
 """
 
 from __future__ import annotations

@@ -43,14 +43,11 @@ class UserExit(Exception):
     """User code raised an error that is not an ``Exception``, such as ``SystemExit`` by ``exit()``, or a Rust panic.
 
     The call failed and the crawl continues, as after any other exception in user code.
-
-    Attributes:
-        raised: The original error.
     """
 
     def __init__(self, raised: BaseException) -> None:
         super().__init__(f"exit() was called: {raised!r}" if isinstance(raised, SystemExit) else repr(raised))
-        self.raised: BaseException = raised
+        self.raised: BaseException = raised  # the original error
 
 
 def contained_error(error: BaseException) -> Exception | None:

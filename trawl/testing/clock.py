@@ -2,28 +2,23 @@
 
 The clock stops while a task can run, and jumps to the next timer when no task can run. Trio calls
 ``deadline_to_sleep_time`` only when no task is runnable, so this call makes the jump. :class:`trio.testing.MockClock`
-jumps one loop iteration later, because it first looks for tasks in :func:`trio.testing.wait_all_tasks_blocked`. That
-search takes a fifth of the time of a simulated crawl. With :class:`VirtualClock`, such tasks wake only when no timer is
-left. The clock itself wakes the tasks that wait for a simulated response. A cancel scope for each exchange would take a
-tenth of the time.
+first looks for tasks in :func:`trio.testing.wait_all_tasks_blocked`, which takes a fifth of the time of a simulated
+crawl. Here such tasks wake only when no timer is left. The clock itself wakes the tasks that wait for a simulated
+response, because a cancel scope for each exchange would take a tenth of the time.
 
-Trio shuffles tasks that become runnable together. But a simulation must produce the same sends for the same seed, even
+Trio shuffles tasks that become runnable together, but a simulation must produce the same sends for the same seed, even
 in a new process. Trio has two private switches for this, which Hypothesis uses through pytest-trio: one sorts a batch
-of tasks before the shuffle, and the other is the random generator of the shuffle. Only this module changes these
-switches, and it restores both. The tasks of requests run in the order in which the requests were granted, so that tests
-can assert the order of simultaneous sends. The switches belong to the process, so simultaneous simulations share them.
-The seed of the first simulation applies, and the last simulation to end restores the switches.
+of tasks before the shuffle, and the other is the random generator of the shuffle. Only this module changes and restores
+them. They belong to the process: of simultaneous simulations, the first one's seed applies, and the last one restores
+them.
 
-While a real thread works for 20 ms, an hour of virtual time could pass, and every measured time would be wrong. So a
-simulated crawl that uses a real socket, thread or process ends with an error. Only code in the context of a simulated
-crawl is checked, that is, its tasks and the threads that Trio starts for them. An audit hook of the interpreter detects
-sockets, DNS lookups and new processes of any library (Python, "Audit events table"). A hook can't be removed, so it is
-installed with the first simulation of a process, and does nothing outside simulations. ``trio.to_thread.run_sync`` and
-``threading.Thread.start`` are wrapped while a simulation runs.
-
-:class:`GuardInstrument` detects threads that Trio starts in other ways, and crawls that wait forever. In a simulation
-no event comes from outside, so if no task can run and no timer is set, nothing will ever happen. The clock calls the
-check in this case. With Trio's ``MockClock`` the loop keeps running, so a check once in many iterations is enough.
+While a real thread works for 20 ms, an hour of virtual time could pass. So a simulated crawl whose tasks, or the
+threads that Trio starts for them, use a real socket, thread or process ends with an error. An audit hook of the
+interpreter detects sockets, DNS lookups and new processes of any library (Python, "Audit events table"). It can't be
+removed, so it is installed with the first simulation of a process. ``trio.to_thread.run_sync`` and
+``threading.Thread.start`` are wrapped while a simulation runs. :class:`GuardInstrument` detects threads that Trio
+starts in other ways, and crawls that wait forever: no event comes from outside, so if no task can run and no timer is
+set, nothing will ever happen.
 """
 
 from __future__ import annotations

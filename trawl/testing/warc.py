@@ -1,17 +1,15 @@
 """The exchanges in WARC files (ISO 28500), for a simulated web that replays them, and for a receipt.
 
-The parser and decoders of the real transport read the responses, so that a replay produces the same bytes as the crawl,
-for example for non-ASCII header values, repeated headers, chunks and compressed bodies. Some other archivers store a
-body without the chunked framing or compression that its headers declare. Such files are read as far as possible. If a
-response ended early with an error, its record contains the error, and the replay fails in the same way. If the record
-has no error, the field ``WARC-Truncated`` becomes a flag of the response.
+The parser and decoders of the real transport read the responses, so that a replay produces the same bytes as the crawl.
+Some other archivers store a body without the chunked framing or compression that its headers declare. Such files are
+read as far as possible. If a response ended early with an error, its record contains the error, and the replay fails in
+the same way. If the record has no error, the field ``WARC-Truncated`` becomes a flag of the response.
 
 trawl's metadata records have the times of each exchange (:data:`trawl.transport.warc.METADATA_FIELDS`). In files of
 other programs, ``WARC-Date`` is the time of the send, and the field ``fetchTimeMs`` of a metadata record the duration.
 
 A host is replayed with the latency of each response, the median duration of its new connections, and a rate limit: the
-limit that explains most of its refusals, or the limit that its headers announce. :class:`HostFit` describes how well
-this host fits the recording.
+limit that explains most of its refusals, or the limit that its headers announce.
 
 Length: the records and their errors are read in one place, for both uses.
 """

@@ -304,20 +304,10 @@ class SimulatedWeb:
     ) -> Simulation:
         """Run a spider against this web in a Trio program on a virtual clock (``autojump_clock``). A checkpoint.
 
-        Otherwise, this is like :func:`trawl.testing.simulate`. Cancelling it cancels the crawl.
-
-        Args:
-            spider_cls: The spider's class.
-            settings: Settings that override ``custom_settings``.
-            seed: The seed of all random numbers.
-            errors: "collect" keeps the errors of the spider in ``Simulation.errors`` instead of raising them.
-            spider_args: Arguments of the spider's constructor.
+        The other arguments and errors are those of :func:`trawl.testing.simulate`. Cancelling it cancels the crawl.
 
         Raises:
-            SimulationFailed: Like :func:`trawl.testing.simulate`.
             RuntimeError: If the clock of this Trio program is not virtual.
-            NotSimulated: If the crawl tried to use a real socket, thread or process.
-            SettingsError: If a setting is unknown or out of range.
         """
         from trawl.testing.simulation import crawl_web  # noqa: PLC0415 - only a crawl needs the engine
 
