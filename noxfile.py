@@ -120,8 +120,14 @@ def lint(session: nox.Session) -> None:
         (IN_TESTS, files_with(ASYNCHRONOUS, CLEANING_UP, folders=["tests"])),
     ):
         session.log(f"flake8-async {rules}: {len(files)} files")
-        startable = "--startable-in-context-manager=write,_serve,_hold,_run_one"
-        session.run("python", ".ci/pitfalls.py", rules, startable, *files, log=False)
+        session.run(
+            "python",
+            ".ci/pitfalls.py",
+            rules,
+            "--startable-in-context-manager=write,_serve,_hold,_run_one",
+            *files,
+            log=False,
+        )
     session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
 
 
