@@ -15,7 +15,7 @@ def commands_of_lint() -> list[str]:
     module = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
     values = {
         target.id: node.value.value
-        for node in ast.walk(module)
+        for node in module.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         for target in node.targets
         if isinstance(target, ast.Name)
@@ -27,14 +27,10 @@ def commands_of_lint() -> list[str]:
     for command in commands:
         names = [word.id for word in command if isinstance(word, ast.Name)]
         for rules in [values["IN_CODE"], values["IN_TESTS"]] if "rules" in names else [""]:
-            named = {**values, "rules": rules}
             words = [
-                named[word.id] if isinstance(word, ast.Name) else word
-                for word in command
-                if not isinstance(word, ast.Starred)
+                rules if isinstance(word, ast.Name) else word for word in command if not isinstance(word, ast.Starred)
             ]
-            # The script is flake8-async with the same arguments, but faster.
-            found.append(" ".join(str(word) for word in words).replace("python .ci/pitfalls.py", "flake8-async"))
+            found.append(" ".join(str(word) for word in words))
     return found
 
 
