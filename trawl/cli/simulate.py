@@ -150,7 +150,7 @@ def simulate_command(
 
 
 Runs: TypeAlias = Sequence[tuple[str, Simulation]]
-"""The simulations of a command, each with its settings as a label."""
+"""The simulations of a command with their settings as labels."""
 
 
 def _guarded(act: Callable[[], int]) -> int:

@@ -13,7 +13,7 @@ the worker shuts down as after a first Ctrl-C: after Ctrl-C, a limit in the lead
 reaches only the leader, because each worker has its own process session.
 
 Each process finds the job's end in the store. A worker that ends earlier is started again, up to :data:`MOST_STARTS`
-times in a minute. After that, the other workers continue alone. If no worker is left, or if the spider ends the crawl
+times in a minute. After that, the other workers continue alone. If no worker remains, or if the spider ends the crawl
 in one worker, the leader ends the crawl in all.
 
 Length: the messages, the restarts and the end of the processes depend on each other.

@@ -457,11 +457,9 @@ def _latest(errors: Iterable[ErrorExample]) -> list[ErrorExample]:
 
 
 def _last_end(estimates: Sequence[Estimate]) -> Estimate | None:
-    if not estimates:
-        return None
-    last = max(estimates, key=attrgetter("seconds"))
+    last = max(estimates, key=attrgetter("seconds"), default=None)
     scopes = nlargest(MAX_LAST, [each for found in estimates for each in found.scopes], key=attrgetter("seconds"))
-    return msgspec.structs.replace(last, scopes=scopes)
+    return None if last is None else msgspec.structs.replace(last, scopes=scopes)
 
 
 _decode = msgspec.msgpack.Decoder(CrawlStatus).decode

@@ -37,10 +37,7 @@ _UNSAFE_BUT_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{_NEVER}]")
 def printable(text: str, *, keeps_lines: bool = False, is_content: bool = False) -> str:
     """Return ``text`` with every control character escaped, and passwords in URLs masked.
 
-    Args:
-        text: The text to print.
-        keeps_lines: True to keep line feeds and tabs.
-        is_content: True for a page or an item; passwords in its URLs are not masked.
+    ``keeps_lines`` keeps line feeds and tabs. ``is_content`` keeps the passwords in the URLs of a page or an item.
     """
     unsafe = _UNSAFE_BUT_LINES if keeps_lines else _UNSAFE
     text = text if is_content else without_passwords(text)

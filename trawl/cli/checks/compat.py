@@ -1,8 +1,5 @@
 """Checks of a project that was written for Scrapy: code and settings that behave differently in trawl.
 
-The checks read the spider's file, the files of the classes that its settings name, and the modules of the project that
-these files import.
-
 Length: one visitor has a method for each kind of code, with the sentences that it reports.
 """
 

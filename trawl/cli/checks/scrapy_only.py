@@ -233,7 +233,7 @@ def asyncio_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def plugin_meta_uses(tree: ast.AST) -> Iterator[Finding]:
-    """Yield a finding for each key of meta that only a package for Scrapy obeys; not wrong if ``browser`` is there."""
+    """Yield a finding for each key of meta that only a package for Scrapy obeys; not wrong beside ``browser``."""
     nodes = list(ast.walk(tree))
     given = [each.value for each in nodes if isinstance(each, ast.keyword) and each.arg == "meta"]
     names = {"meta", *map(last_name, given), *(last_name(each.func) for each in given if isinstance(each, ast.Call))}
