@@ -214,6 +214,44 @@ async def test_a21_a_rate_is_a_ceiling_over_all_crawls_and_is_used(
     assert max(gaps) > 1.15
 
 
+class Both(Many):
+    """Asks without end for pages of either of two scopes, and ten seconds later for one page of both."""
+
+    scopes: Sequence[str] = ("proxy a", "proxy b")
+
+    async def start(self) -> Any:
+        for scope in self.scopes:
+            for page in range(8):
+                yield self.page(str(page), [scope])
+        yield self.page("both", self.scopes, delay=10.0)
+
+    def page(self, name: str, scopes: Sequence[str], **meta: Any) -> Request:
+        host = f"h0.site{self.number}.example"
+        names = [host if scope == "host" else scope for scope in scopes]
+        url = f"http://{host}/{name}.{'' if len(scopes) > 1 else scopes[0].replace(' ', '')}"
+        return Request(url, dont_filter=True, meta={"throttling_scopes": names, "again": scopes, **meta})
+
+    def parse(self, response: Any, **kwargs: Any) -> Any:
+        if "both" not in response.url:
+            yield self.page("next", response.meta["again"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scopes", [("proxy a", "proxy b"), ("proxy a", "host")])
+async def test_p4_a_page_of_two_scopes_is_not_always_passed_by_pages_of_one_of_them(
+    scopes: Sequence[str], autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    store.latency = 0.005
+    delays = {"proxy a": 1.0, "proxy b": 1.3} | {f"h0.site{number}.example": 1.0 for number in range(2)}
+    limits = {scope: {"delay": delay, "jitter": False} for scope, delay in delays.items()}
+    fleet = Fleet(web(), limits, type("TheirBoth", (Both,), {"scopes": scopes}))
+    await fleet.run(2, 45.0)
+    for crawl in range(2):
+        own = [(at, url) for at, number, url in fleet.sends if number == crawl]
+        (reached,) = [at for at, url in own if "both" in url]
+        assert len([at for at, _ in own if own[0][0] + 10.0 <= at < reached]) <= 32
+
+
 @pytest.mark.parametrize(("crawls", "seconds", "share"), [(1, 3.0, 0.98), (2, 3.0, 0.98), (2, 0.5, 0.98)])
 @pytest.mark.long
 async def test_a_delay_is_used_though_a_middleware_awaits_before_the_wire(
