@@ -336,6 +336,32 @@ def test_a_token_is_kept_where_others_always_passed() -> None:
     assert PASSES <= sends.index("both") <= 2 * PASSES
 
 
+def test_a_token_is_not_kept_for_a_scope_that_opens_after_it_expires() -> None:
+    rig = Rig(host=Limits(delay=60.0), proxy=Limits())
+    for _ in range(PASSES + 1):
+        rig.push("single", "host")
+    both = rig.push("both", "host", "proxy")
+    for number in range(PASSES + 1):
+        now = number * 60.0
+        assert sends_at(rig, now, later=0.5) == ["single"]
+        rig.scheduler.grant(now + 0.5)
+    assert both.lane is not None
+    assert both.lane.passes() > PASSES
+    rig.line.take()
+    rig.scheduler.grant(now + 0.5 + SLACK)
+    assert [told[0] for told in rig.line.take()] == ["drop"]
+
+
+def test_a_lane_that_never_asked_for_a_token_reserves_only_scopes_that_are_not_shared() -> None:
+    rig = Rig(host=Limits(quota=10.0, window=10.0, sliding=True), proxy=Limits(concurrency=1))
+    lane = rig.push("large", "host", "proxy").lane
+    assert lane is not None
+    queues = rig.scheduler.queues
+    queues.reserve(lane, 0.0)
+    assert queues.queue_of(rig.scopes["host"]).reserved_for is lane
+    assert queues.queue_of(rig.scopes["proxy"]).reserved_for is None
+
+
 def test_a_response_of_user_code_waits_for_a_token_and_is_told_as_a_send() -> None:
     rig = Rig(host=Limits(), proxy=Limits(concurrency=1))
     rig.scheduler.preparations.has_user_code = True

@@ -126,7 +126,7 @@ class Lane:
         # scopes or a quota.
         self.bases: list[int] | None = None
         self.has_reserved: bool = False  # True if a scope is reserved for it
-        self.has_token: bool = True  # False if it needs a token of its shared scopes and has none that may be used now
+        self.has_token: bool = False  # True if it has a token of its shared scopes that may be used now
         # Time until which its reservation counts although it has lost a scope; `inf` if it has lost none
         self.kept_until: float = inf
         self.passed_at: int = -1  # its version when its queue found that the remaining amount is too small for it

@@ -186,10 +186,11 @@ class LaneQueues:
     def reserve(self, lane: Lane, now: float) -> None:
         """Reserve all scopes of a lane that was passed too often, unless one is reserved for a better lane.
 
-        Its shared scopes only while it has a token for them. A lane that has lost a scope by this keeps its others only
-        while one of them is a quota that is far away.
+        Its shared scopes only while it has a token for them, or needs none to be prepared. A lane that has lost a scope
+        by this keeps its others only while one of them is a quota that is far away.
         """
-        queues = [self.queue_of(scope) for scope in lane.scopes if lane.has_token or not scope.is_shared]
+        has_all = lane.has_token or self._prepares
+        queues = [self.queue_of(scope) for scope in lane.scopes if has_all or not scope.is_shared]
         if all(queue.reserved_for is lane for queue in queues):
             return
         others = [(each, other) for each in queues if (other := each.reserved_for) is not None and other is not lane]

@@ -13,7 +13,7 @@ other scopes, then for a *token*, and then for what this process knows of the sh
 
 A token that is not used within ``SLACK`` seconds, because one of the other scopes closed or no place is free, is
 returned. The lane requests another when it is next checked. If it was often passed in the scope that closed, it keeps
-the token as long as it is valid.
+the token as long as it is valid, unless that scope certainly opens too late.
 
 A request needs no token to be prepared. A prepared request needs one, in the same way.
 
@@ -196,8 +196,9 @@ class SharedJobScheduler(Scheduler):
             return
         if isinstance(where, ScopeQueue) and now < token.until and _keeps_token(lane, where.scope):
             at = where.scope.earliest_at(now)  # closed by a send of this process before the token's
-            self._arm(token_queue, min((at if now < at < inf else now) + SLACK, token.until))
-            return
+            if at < token.until or at == inf:
+                self._arm(token_queue, min((at if now < at < inf else now) + SLACK, token.until))
+                return
         self._drop(token_queue)
         if self.queues.let_go(lane):
             self._wake(lane, now)
@@ -205,7 +206,7 @@ class SharedJobScheduler(Scheduler):
     def _take(self, lane: Lane, attempt: Attempt, now: float) -> Attempt:
         # Before the grant, because it removes an empty lane, which would return the token.
         token_queue = self._asks.pop(lane, None)
-        lane.has_token = token_queue is None
+        lane.has_token = False
         super()._take(lane, attempt, now)
         if token_queue is not None and token_queue.token is not None:
             self._use(attempt, token_queue)
