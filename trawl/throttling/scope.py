@@ -204,8 +204,8 @@ class Scope:
     def prepares_at(self, now: float, amount: float = 1.0) -> float:
         """Return when a page of ``amount`` may be prepared, so that its middleware has run on time.
 
-        It is ``inf`` if another page must be sent or end first. If as many pages are ahead as may be sent soon, one
-        more would only become outdated.
+        At or before ``now`` means at once, and ``inf`` that another page must be sent or end first. If as many pages
+        are ahead as may be sent soon, one more would only become outdated.
         """
         at = -inf
         for limit in self.in_force:
@@ -215,7 +215,10 @@ class Scope:
         return at
 
     def earliest_at(self, now: float, amount: float = 1.0) -> float:
-        """Return when a request of ``amount`` may be granted. :attr:`closed_by` is then the limit that opens last."""
+        """Return when a request of ``amount`` may be granted. :attr:`closed_by` is then the limit that opens last.
+
+        At or before ``now`` means at once, and ``inf`` that only a released place or a send can change this.
+        """
         at, last = -inf, None
         for limit in self.in_force:
             opens = limit.earliest_at(self, now, amount)
@@ -227,7 +230,10 @@ class Scope:
         return at
 
     def opens_at(self, slot: int, now: float, amount: float = 1.0) -> float:
-        """Return when the request in ``slot`` may be written; ``inf``: the scope was closed, it needs another grant."""
+        """Return when the request in ``slot`` may be written, decided again just before the send.
+
+        At or before ``now`` means at once, and ``inf`` that it needs another grant, because the scope was closed since.
+        """
         at = -inf
         for limit in self.in_force:
             at = max(at, limit.opens_at(self, slot, now, amount))
@@ -420,7 +426,7 @@ class Scope:
             limit.heard(outcome, now)
 
     def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
-        """Correct the quota, if there is one, by ``difference`` (negative: a refund) of a request sent at that time."""
+        """Correct the quota, if any, by ``difference`` (negative: a refund) for a request sent at ``sent_at``."""
         if self.quota is not None:
             self.quota.correct(difference, now, sent_at)
 

@@ -139,7 +139,8 @@ class Throttle:
         """Create the throttling manager, and pass ``crawl`` to its ``from_crawler`` and to the scope managers'.
 
         Until then the default manager decides. A manager may use anything of its crawl when it is created, so the crawl
-        must be complete, and it has this throttle. Raises SettingsError if it is not a manager, and all its exceptions.
+        must be complete, and it has this throttle. Raises SettingsError if the import path leads to no manager, and any
+        exception of the manager's class.
         """
         self.table.crawl = crawl
         manager = manager_of(self.settings.throttling_manager, crawl)
@@ -258,7 +259,10 @@ class Throttle:
     async def triggered(
         self, request: Request | None, response: Response | None, exception: Exception | None
     ) -> list[str]:
-        """Return the scopes of a request for which this outcome is a trigger. Raises ValueError if they are unknown."""
+        """Return the scopes of a request for which this outcome is a trigger, for the default manager.
+
+        Raises ValueError without a request outside a call to a manager, because the scopes are then unknown.
+        """
         question = call_context.get()
         amounts = None if question is None else question.scope_amounts_of(request)
         if amounts is None:
