@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from trawl.blocking import Blocking, InlineBlocking
 from trawl.engine.callbacks import Callback, CallbackOutputs
+from trawl.engine.fetcher import Fetcher
 from trawl.engine.no_job import NoDeaths
 from trawl.engine.state import current_attempt
 from trawl.engine.worker import Worker
@@ -32,8 +33,12 @@ from trawl.frontier.job import Job
 from trawl.frontier.running_callbacks import KEY_BYTES, LeftFile, RunningCallback, RunningCallbacks, key_of
 from trawl.frontier.sections import DEATHS, PageDeaths, Section, deaths_in
 from trawl.http import Drop, Fetch, Outcome, Replace, Request, host_scope
+from trawl.middleware import MiddlewareEntry
 from trawl.passwords import without_passwords
 from trawl.scheduler import Attempt
+
+if TYPE_CHECKING:
+    from trawl.engine.engine import Engine
 
 __all__ = ["MOST_DEATHS", "CallbackDeaths", "JobWorker"]
 
@@ -298,8 +303,10 @@ class CallbackDeaths(NoDeaths):
 class JobWorker(Worker):
     """The worker of a crawl with a job. It records which callbacks run."""
 
-    def __init__(self, deaths: CallbackDeaths, *parts: Any) -> None:
-        super().__init__(*parts)
+    def __init__(self, engine: Engine, fetch: Fetch, layers: Sequence[MiddlewareEntry], fetcher: Fetcher) -> None:
+        super().__init__(engine, fetch, layers, fetcher)
+        deaths = engine.context.open_job.deaths
+        assert isinstance(deaths, CallbackDeaths)
         self._deaths = deaths
 
     def _refusal(self, attempt: Attempt, reason: str, failure: DownloadError | None) -> Outcome:

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from trawl.engine.no_job import Vet
     from trawl.engine.worker import Worker
     from trawl.frontier.job import Job
-    from trawl.scheduler import Attempt, Prefetcher
+    from trawl.scheduler import Prefetcher
 
 __all__ = ["JobState", "OpenJob", "open_job"]
 
@@ -300,16 +300,11 @@ class OpenJob(NoJob):
 
     def worker_class(self, plain: type[Worker]) -> Callable[..., Worker]:
         """Return the class of a worker that records which callbacks run."""
-        return partial(JobWorker, self.deaths)
+        return JobWorker
 
     def vet(self, refusal: Vet) -> Vet:
         """Return a function that also refuses a page whose callback has ended too many processes."""
-        deaths = self.deaths
-
-        def vetted(attempt: Attempt, now: float) -> str | None:
-            return deaths.refusal(attempt) or refusal(attempt, now)
-
-        return vetted
+        return lambda attempt, now: self.deaths.refusal(attempt) or refusal(attempt, now)
 
     def make_follower(self, engine: Engine, admission: Admission, prefetcher: Prefetcher) -> Alone:
         """Make the object that follows the other processes of the job."""
