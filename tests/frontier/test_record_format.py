@@ -15,7 +15,7 @@ from trawl.clock import WallClock
 from trawl.frontier import Record, ScopeAmounts
 from trawl.frontier.record_format import JobRecord, RecordFormat, repack, unpack
 from trawl.http import FormRequest, JsonRequest, Request
-from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes
+from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes, with_meta_or_notes
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -214,3 +214,28 @@ def test_what_is_stored_is_read_through_the_checks_of_a_request() -> None:
     evil = {**{name: getattr(stored, name) for name in JobRecord.__struct_fields__}, "headers": [["A", "b\r\nC: d"]]}
     with pytest.raises(ValueError, match="control character"):
         record_format().decode(msgspec.msgpack.encode(JobRecord(**evil)), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "neutral"),
+    [
+        ("sink", object(), None),
+        ("is_start_url", True, False),
+        ("lacks_path", True, False),
+        ("cookies", {"a": "1"}, None),
+        ("notes", RequestNotes(refusals=2), NO_NOTES),
+    ],
+)
+def test_a_value_that_was_cleared_is_like_one_that_was_never_set(name: str, value: Any, neutral: Any) -> None:
+    request, untouched = Request("http://a.example/"), Request("http://a.example/")
+    for each in (value, neutral):
+        if name == "notes":
+            set_notes(request, each)
+        else:
+            setattr(request, name, each)
+        assert (request.plain_values() is None) == (each is value)
+        assert with_meta_or_notes([request]) == ([request] if each is value else [])
+    assert request.plain_values() == request.replace().plain_values() == untouched.plain_values() is not None
+    assert request.extras() == untouched.extras()
+    stored, expected = (record_format().encode(Record(each, (), ""), 0.0) for each in (request, untouched))
+    assert stored == expected

@@ -92,8 +92,7 @@ def with_meta_or_notes(requests: Iterable[Request]) -> list[Request]:
 
 def set_notes(request: Request, notes: RequestNotes) -> None:
     """Replace the notes of a request."""
-    if notes != notes_of(request):
-        request._optional = {**(request._optional or {}), "notes": notes}
+    request._keep("notes", None if notes == NO_NOTES else notes)
 
 
 def note(request: Request, **changes: Any) -> None:

@@ -122,7 +122,7 @@ class _OptionalFields(TypedDict, total=False):
     is_start_url: bool
     lacks_path: bool
     placeholder: str
-    sink: BodySink | None
+    sink: BodySink
     notes: RequestNotes
 
 
@@ -382,7 +382,7 @@ class Request:
 
     @cookies.setter
     def cookies(self, cookies: Cookies | None) -> None:
-        self._optional = {**(self._optional or {}), "cookies": _copied(cookies) if cookies else {}}
+        self._keep("cookies", _copied(cookies) if cookies else None)
 
     @property
     def has_cookies(self) -> bool:
@@ -399,8 +399,7 @@ class Request:
 
     @sink.setter
     def sink(self, sink: BodySink | None) -> None:
-        if sink is not self.sink:
-            self._optional = {**(self._optional or {}), "sink": sink}
+        self._keep("sink", sink)
 
     @property
     def is_start_url(self) -> bool:
@@ -412,7 +411,7 @@ class Request:
 
     @is_start_url.setter
     def is_start_url(self, is_start_url: bool) -> None:
-        self._optional = {**(self._optional or {}), "is_start_url": is_start_url}
+        self._keep("is_start_url", is_start_url or None)
 
     @property
     def lacks_path(self) -> bool:
@@ -421,7 +420,7 @@ class Request:
 
     @lacks_path.setter
     def lacks_path(self, lacks_path: bool) -> None:
-        self._optional = {**(self._optional or {}), "lacks_path": lacks_path}
+        self._keep("lacks_path", lacks_path or None)
 
     @property
     def placeholder(self) -> str:
@@ -433,7 +432,14 @@ class Request:
 
     def _note_placeholder(self, written: str) -> None:
         if (found := _PLACEHOLDER.search(written)) is not None:
-            self._optional = {**(self._optional or {}), "placeholder": found[1]}
+            self._keep("placeholder", found[1])
+
+    def _keep(self, name: str, value: object) -> None:
+        """Store a value that few requests have. None removes it, as if it had never been set."""
+        kept: Any = {**(self._optional or {}), name: value}
+        if value is None:
+            del kept[name]
+        self._optional = kept or None
 
     @property
     def written_url(self) -> str:
