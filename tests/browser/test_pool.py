@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 import pytest
 import trio
+from trio.testing import MockClock
 
-from trawl.blocking import ThreadBlocking
-from trawl.browser import Answer, Asked, Browsers, BrowserSettings, Opening, devtools
+from trawl.blocking import InlineBlocking, ThreadBlocking
+from trawl.browser import Answer, Asked, Browsers, BrowserSettings, Opening, devtools, pool
 from trawl.errors import BrowserEnded, UsageError
 
 T = TypeVar("T")
@@ -176,3 +177,79 @@ async def test_a_page_that_is_cancelled_while_its_browser_starts_leaves_no_proce
         nursery.cancel_scope.cancel()
     assert waits == ["paused", "program started", "continued"]
     assert not Path(f"/proc/{started.read_text().strip()}").exists()  # noqa: ASYNC240
+
+
+class FakeChromium:
+    """Opens contexts, and has a fixed memory until it ends."""
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self.pid = 0
+        self.ended: BrowserEnded | None = None
+        self.connection = self
+
+    def memory_bytes(self) -> int:
+        return self.memory
+
+    def post(self, *command: object) -> int:
+        return 0
+
+    async def call(self, *command: object, undo: object = None) -> dict[str, str]:
+        await trio.lowlevel.checkpoint()
+        return {"browserContextId": "c"}
+
+
+@asynccontextmanager
+async def fake_browsers(
+    monkeypatch: pytest.MonkeyPatch, memories: list[int], settings: BrowserSettings
+) -> AsyncGenerator[Browsers, None]:
+    @asynccontextmanager
+    async def opened(*args: object, **options: object) -> AsyncGenerator[FakeChromium, None]:
+        chromium = FakeChromium(memories.pop(0))
+        yield chromium
+        chromium.ended = BrowserEnded("over")
+
+    @asynccontextmanager
+    async def page(*args: object) -> AsyncGenerator[None, None]:
+        yield
+
+    monkeypatch.setattr(devtools, "find_chromium", str)
+    monkeypatch.setattr(devtools, "open_chromium", opened)
+    monkeypatch.setattr("trawl.browser.page.open_page", page)
+    browsers = Browsers(settings, InlineBlocking())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(browsers.run)
+        yield browsers
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_memory_of_a_browser_is_told_until_its_last_page_is_closed(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    told: list[int] = []
+
+    async def tell() -> None:
+        await trio.sleep(pool.MEASURE_EVERY)
+        told.append(browsers.memory_bytes())
+
+    async with fake_browsers(monkeypatch, [7, 9], BrowserSettings(browser_recycle=2)) as browsers:
+        await tell()
+        async with browsers.open_page(Opening(ask=ask)):
+            async with browsers.open_page(Opening(ask=ask)):
+                await tell()
+            await tell()  # no further page gets this browser
+        await tell()
+        async with browsers.open_page(Opening(ask=ask)):
+            await tell()
+    assert told == [0, 7, 7, 0, 9]
+
+
+async def test_a_new_browser_does_not_end_because_of_the_memory_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async with fake_browsers(monkeypatch, [2 << 20, 1 << 10], BrowserSettings(browser_recycle_mb=1)) as browsers:
+        for _ in range(3):
+            async with browsers.open_page(Opening(ask=ask)):
+                pass
+            await trio.sleep(1.0)
+    assert browsers.launched == 2

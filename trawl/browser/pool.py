@@ -192,6 +192,7 @@ class Browsers:
         self._is_running = trio.Event()
         self._failures = 0
         self._last_words = ""
+        self._newest: Chromium | None = None  # it may be retired, and run until its last page is closed
         self._measured_at = -math.inf
         self._memory = 0
         self.launched: int = 0
@@ -215,6 +216,7 @@ class Browsers:
             path, flags, has_sandbox=settings.browser_sandbox, blocking=self._blocking
         ) as chromium:
             lease = _Lease(chromium)
+            self._newest, self._measured_at = chromium, -math.inf
             self.launched += 1
             logger.debug("started %s, process %d", path, chromium.pid)
             task_status.started(lease)
@@ -289,14 +291,14 @@ class Browsers:
         return lease.pages >= settings.browser_recycle or (most > 0 and self.memory_bytes() > most)
 
     def memory_bytes(self) -> int:
-        """Return the memory of the current browser; 0 if none runs or the system does not report it.
+        """Return the memory of the newest browser in bytes; 0 if none runs or the system does not report it.
 
         It is read at most every ten seconds, because reading it takes some milliseconds.
         """
         now = trio.current_time()
         if now - self._measured_at >= MEASURE_EVERY:
             self._measured_at = now
-            chromium = None if self._lease is None else self._lease.chromium
+            chromium = self._newest
             self._memory = 0 if chromium is None or chromium.connection.ended else chromium.memory_bytes()
         return self._memory
 
