@@ -20,6 +20,7 @@ from trawl.browser.page import ScriptFailed
 from trawl.http import Fetch, Outcome, Replace, Request, Response
 from trawl.testing import Rendered, SimulatedResponse, SimulatedWeb, Simulation, simulate
 from trawl.testing.web import SimulatedPage
+from trawl.throttling import ThrottlingManager
 
 A = "http://a.example"
 CDN = "http://cdn.example"
@@ -992,6 +993,31 @@ def test_a_task_that_outlives_its_open_page_gets_no_more_tabs_than_others(callba
 
     simulate(Outlives, shop(6), {"BROWSER_PAGES": 1})
     assert sorted(opened) == [("1", beside), ("2", 1), ("3", 1), ("4", 2), ("5", 1)]
+
+
+def test_a_manager_may_fetch_a_page_to_name_the_scopes_of_a_page_that_a_task_with_a_tab_fetches() -> None:
+    crawls: list[Any] = []
+
+    class Asks(ThrottlingManager):
+        async def get_scopes(self, request: Request) -> Any:
+            if request.url == f"{A}/1":
+                await crawls[0].fetch(Request(f"{A}/2", meta={"browser": True}))
+            return await super().get_scopes(request)
+
+    class Fetches(trawl.Spider):
+        name = "fetches"
+        custom_settings = {**EXACT, "BROWSER_PAGES": 1, "THROTTLING_MANAGER": Asks}
+        start_urls = (f"{A}/0",)
+
+        async def parse(self, response: Response) -> Any:
+            crawls.append(self.crawl)
+            async with self.crawl.open_page(response):
+                page = await self.fetch(Request(f"{A}/1", meta={"browser": True}))
+            yield {"item": page.css(".item::text").get()}
+
+    sim = simulate(Fetches, shop(3))
+    assert sim.items == [{"item": "1"}]
+    assert sim.stats["browser/page_count"] == 2
 
 
 def test_the_middleware_of_a_page_or_of_its_requests_may_fetch_another_page() -> None:

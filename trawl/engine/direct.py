@@ -5,7 +5,7 @@ after a kill the page whose callback fetches is repeated. It ranks before pages,
 memory. The limit on running callbacks does not apply to it, or callbacks that wait for direct fetches would wait
 forever.
 
-More than ``DIRECT_FETCHES_LIMIT`` direct fetches wait until one ends, in order of arrival: an error would make the
+Beyond ``DIRECT_FETCHES_LIMIT``, direct fetches wait in order of arrival until one ends, because an error would make the
 spider fail when it is busiest. A fetch that a middleware or a manager starts during another fetch needs no room,
 because the other one could not finish before it. For the same reason, a task that holds a tab of the browser may fetch
 a page with meta ``browser`` while all tabs are in use. It gets one more tab at a time.
@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import trio
 
-from trawl.browser.pool import current_tab
+from trawl.browser.pool import HeldTab, current_tab
 from trawl.engine.admission import Admission, not_before
 from trawl.engine.context import CrawlContext
 from trawl.engine.leases import forget_the_last
@@ -89,42 +89,45 @@ class DirectFetcher:
                 forget_the_last([request], waiter.parent.request)
         elif not in_pipelines.get():
             self._admission.note_start(request)
-        tab = await _tab_for(request, waiter.parent)
-        try:
-            outcome = await self._outcome(request, waiter, has_tab=tab is not None)
-        finally:
-            if tab is not None:
-                tab.release()
+        outcome = await self._outcome(request, waiter)
         if outcome.response is None:
             assert outcome.error is not None
             raise outcome.error
         return outcome.response
 
-    async def _outcome(self, request: Request, waiter: FetchWaiter, *, has_tab: bool) -> Outcome:
-        """Queue a fetch, and wait for its outcome. With ``has_tab``, it needs no room."""
+    async def _outcome(self, request: Request, waiter: FetchWaiter) -> Outcome:
         # A fetch by the middleware of a robots.txt passes the gate too, because the gate opens only after both.
         passes_gate = waiter.parent is not None and waiter.parent.options.passes_gate
-        # A manager may fetch to name scopes.
-        waiter.attempt = attempt = await self._admission.direct_attempt(request, waiter, passes_gate=passes_gate)
-        async with nullcontext() if has_tab else self._let_in(waiter.parent):
-            self._state.waiters[waiter] = None
+        while True:
+            tab = _tab_for(request, waiter.parent)
+            # A manager may fetch to name scopes, even with the same tab, so the lock is acquired afterwards.
+            waiter.attempt = await self._admission.direct_attempt(request, waiter, passes_gate=passes_gate)
+            async with self._let_in(waiter.parent) if tab is None else tab.lock:
+                if tab is None or tab.is_open:  # otherwise, the task has closed it meanwhile
+                    return await self._queued(waiter)
+
+    async def _queued(self, waiter: FetchWaiter) -> Outcome:
+        """Queue a fetch, and wait for its outcome."""
+        attempt = waiter.attempt
+        request = attempt.request
+        self._state.waiters[waiter] = None
+        if attempt.is_sub_request:
+            self._admission.count_sub_request(attempt, 1)
+        try:
+            # The host may have moved to another process while this fetch waited.
+            self._admission.check_ours(request, attempt.scopes)
+            await self._admission.line_up(attempt, not_before(request))
+            # give_up() may have run before this waiter was added.
+            if self._state.is_ending and waiter.is_waiting:
+                self._give_up(waiter)
+            return await waiter.wait()
+        finally:
+            del self._state.waiters[waiter]
             if attempt.is_sub_request:
-                self._admission.count_sub_request(attempt, 1)
-            try:
-                # The host may have moved to another process while this fetch waited.
-                self._admission.check_ours(request, attempt.scopes)
-                await self._admission.line_up(attempt, not_before(request))
-                # give_up() may have run before this waiter was added.
-                if self._state.is_ending and waiter.is_waiting:
-                    self._give_up(waiter)
-                return await waiter.wait()
-            finally:
-                del self._state.waiters[waiter]
-                if attempt.is_sub_request:
-                    self._admission.count_sub_request(waiter.attempt, -1)
-                # Cancelled: no task waits for the fetch any more.
-                if waiter.outcome is None:
-                    self._withdraw(waiter.attempt)
+                self._admission.count_sub_request(waiter.attempt, -1)
+            # Cancelled: no task waits for the fetch any more.
+            if waiter.outcome is None:
+                self._withdraw(waiter.attempt)
 
     def _let_in(self, parent: Attempt | None) -> AbstractAsyncContextManager[object]:
         """Return the limiter for a fetch of ``parent``: none if that is a direct fetch or still in its middleware.
@@ -157,16 +160,11 @@ class DirectFetcher:
             self._state.wakeup.set()
 
 
-async def _tab_for(request: Request, parent: Attempt | None) -> trio.Lock | None:
-    """Note if the page of ``request`` gets a tab at once. Return the acquired lock of the task's tab; None without."""
+def _tab_for(request: Request, parent: Attempt | None) -> HeldTab | None:
+    """Note if the page of ``request`` gets a tab at once. Return the tab that the task holds; None without."""
     is_page = bool(request.meta_get("browser"))
-    while is_page and (tab := current_tab()) is not None:
-        await tab.lock.acquire()
-        if tab.is_open:
-            note(request, has_tab=True)
-            return tab.lock
-        tab.lock.release()  # the task has closed the tab meanwhile
+    tab = current_tab() if is_page else None
     # A page that waits for its middleware, or for a request of its own, keeps its tab.
     has_page = parent is not None and (parent.keeps_page or parent.is_sub_request or notes_of(parent.request).has_tab)
-    note(request, has_tab=is_page and has_page)  # it may be a copy of a request whose page got one
-    return None
+    note(request, has_tab=is_page and (has_page or tab is not None))  # it may be a copy of a request whose page got one
+    return tab
