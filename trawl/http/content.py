@@ -223,7 +223,7 @@ def with_charset(content_type: str | None, encoding: str) -> str:
 
 
 def selector_type(content_type: str | None, body: bytes) -> SelectorType:
-    """Return the selector type for parsing a page. An untold type is decided by the first bytes.
+    """Return the selector type for parsing a page. The first bytes decide if ``Content-Type`` is missing or generic.
 
     XHTML is parsed as HTML, because most XHTML pages are not well-formed.
     """

@@ -240,7 +240,7 @@ class Request:
 
     @classmethod
     def of_link(cls, link: str, callback: Callback | None, base: str) -> Self:
-        """Return the same request as ``cls(link, callback, base=base)``, in a third of the time."""
+        """Return the same request (or error) as ``cls(link, callback, base=base)``, in a third of the time."""
         url = join_url(base, link)
         if callback is not None:
             _check_callable("callback", callback)

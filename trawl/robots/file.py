@@ -281,7 +281,7 @@ class RobotsCache:
         }
 
     def restore(self, state: dict[str, RobotsEntry], ahead: float, latest: float) -> None:
-        """Load the responses of a job. If the clock was set back, they expire at ``latest``."""
+        """Load the responses of a job. None expires after ``latest``, even if the clock was set back."""
         for origin, answer in state.items():
             self.store(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))
 

@@ -310,7 +310,7 @@ def _matches(pattern: bytes, path: bytes, steps: int) -> tuple[bool, int]:
 
 
 def _search_steps(path: bytes, part: bytes) -> int:
-    """Return the steps of a search. It compares the last octet of ``part`` first, so others only where that occurs."""
+    """Return the steps of a search, which compares the rest of ``part`` only where its last octet occurs."""
     if len(path) * len(part) < 2_048:
         return 1
     return 1 + len(path) // 512 + path.count(part[-1:]) * len(part) // 64

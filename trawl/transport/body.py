@@ -226,7 +226,7 @@ class ResponseLimits:
         ``loss`` is the error at the end of the body. It is raised, like coded data that ended early, if the limits
         allow no incomplete body. If the server closed the TLS connection without ``close_notify`` (``is_cut``), the
         body may be incomplete. Then the response gets a flag (RFC 9112, 9.8), but no error, because many servers close
-        connections so.
+        connections like this.
         """
         if self.truncates and isinstance(loss, BodyTooLarge):
             return body.finish(), ("truncated",)

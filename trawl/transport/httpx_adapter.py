@@ -31,7 +31,7 @@ from trawl.transport.settings import BindAddress
 __all__ = ["HTTP11Transport"]
 
 RETRY_PAUSE = 0.5
-"""Seconds before the third attempt to connect. As in httpx, the pause doubles with each further attempt."""
+"""Seconds before the third attempt to connect. As in httpx, there is none before the second, and it doubles later."""
 
 _LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=5.0)
 """httpx's own defaults."""

@@ -269,8 +269,9 @@ def _check(answer: httpcore.Response) -> None:
 class HttpxTransport:
     """Sends requests with httpcore, over HTTP/1.1 or HTTP/2, directly or through proxies.
 
-    The arguments are those of :class:`~trawl.transport.Http11Transport`. A proxy looks up names itself, so with a proxy
-    ``guard`` only checks addresses in URLs. The proxy itself may have any address.
+    All arguments have the same meaning as in :class:`~trawl.transport.Http11Transport`. The setting ``HTTP2_ENABLED``
+    also counts. A proxy looks up names itself, so with a proxy ``guard`` only checks addresses in URLs. The proxy
+    itself may have any address.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ Leniencies: as in browsers, lines may end in a bare LF, and ``Content-Length`` m
 chunks determine the body, and the connection is not used again). Headers that llhttp refuses are repaired and parsed
 again. A header folded over several lines becomes one line (RFC 9112, 5.2: a user agent replaces the fold by spaces).
 Repeated equal values of ``Content-Length`` become one value (RFC 9112, 6.3, rule 5). Some errors are always refused: a
-header name with a space, a line without a colon, an ambiguous length, and an unknown transfer coding, as which a coding
-with white space other than spaces counts.
+header name with a space, a line without a colon, an ambiguous length, and an unknown transfer coding. A coding with
+white space other than spaces counts as unknown.
 """
 
 from __future__ import annotations
