@@ -9,10 +9,10 @@ window without a trigger, from the first good response on, takes one step back, 
          ▲                        │ a quiet window after a good response   │
          └────────────────────────┴────────────────────────────────────────┘
 
-Three incidents in a row without a good response and without a 429 are an *outage*. The 429 counts no longer after three
-times that servers named were waited for without success, over at least a minute. After an outage the scope returns to
-its previous rate with the first, fourth and eighth good response (the maximum filter of BBR, draft-ietf-ccwg-bbr, and
-``w_max`` of CUBIC, RFC 9438, section 4.2). A trigger before that restores the delay of the outage.
+Three incidents in a row without a good response and without a 429 are an *outage*. A 429 does not count any more after
+three waits for times that servers named, without success and over at least a minute. After an outage the scope returns
+to its previous rate with the first, fourth and eighth good response (the maximum filter of BBR, draft-ietf-ccwg-bbr,
+and ``w_max`` of CUBIC, RFC 9438, section 4.2). A trigger before that restores the delay of the outage.
 
 When a trigger follows a step back within its window, the scope remembers the *refused delay*, and later steps go
 half-way to it, in rate. When hardly any distance remains, the next step tries to pass it, because a limit may have
@@ -316,7 +316,7 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         waits: int = 0,
         is_outage: bool = False,
     ) -> BackoffState:
-        """Return the state after the trigger of a new incident, which was sent at ``sent_at``: one step further.
+        """Return the state one step further, after a new incident, whose first refused request was sent at ``sent_at``.
 
         Slots without a limit are reduced from the number ``in_flight``, which includes this request. A 429 indicates a
         limit (``is_limit``), unless three times named by servers were waited for without success (``waits``). If rampup

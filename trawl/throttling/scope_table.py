@@ -214,7 +214,10 @@ class ScopePolicies:
         self._known[id, *self._form(id)] = policy
 
     def _form(self, id: str) -> tuple[bool, bool]:
-        """Return whether a scope is host-like (or was a request's own host), and an address that throttles hosts."""
+        """Return whether a scope is host-like, and whether it is an address by which hosts are throttled.
+
+        A scope is host-like by its form, or because it was a request's own host.
+        """
         is_host = is_host_like(id) or id in self._own_hosts
         return is_host, self._ip_settings is not None and is_host and is_address(id)
 

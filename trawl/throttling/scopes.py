@@ -73,7 +73,10 @@ def is_host_like(id: str) -> bool:
 
 
 def is_mistaken(id: str, *, may_be_proxy: bool = False) -> bool:
-    """Return True if an id looks like hosts but names none: a pattern, a leading dot, a URL (not a proxy's)."""
+    """Return True if an id looks like hosts but names none: a pattern, a leading dot, a URL.
+
+    With ``may_be_proxy``, a URL of only host and port is accepted, because a manager may name a proxy like this.
+    """
     if "*" in id:
         return True
     scheme, separator, rest = id.partition("://")
