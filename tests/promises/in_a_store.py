@@ -72,6 +72,10 @@ DIFFERENT: dict[str, str] = {
     "test_a_quota_lowered_while_requests_connect_holds_those_that_do_not_fit_any_more": GIVEN,
     "test_a_quota_set_while_requests_connect_counts_them": GIVEN,
     "test_i12_p13_limits_change_while_it_runs_and_waiters_notice_at_once": GIVEN,
+    "test_a_paused_crawl_says_how_it_goes_on": "a job is continued with `trawl job JOB --resume`",
+    "test_b20_nor_does_one_in_which_robots_txt_is_not_read": (
+        "the last response comes in the moment in which the host is given up, and the order of the two differs"
+    ),
     "test_with_jitter_the_rate_is_what_it_is_without_a_way_to_the_wire": "jitter is drawn in another order: 0.987",
     "test_f12_no_place_is_kept_free_through_a_long_block": "60 tokens in a row are 0.6 ms later",
     "test_i02_h16_a_figure_that_is_not_reached_for_something_else_than_the_scope_names_that": TOLD,
