@@ -173,6 +173,11 @@ PARTS = "returned Outcome.*: an Outcome needs the Request, and a Response as res
         (Outcome(Request(URL), "text"), PARTS),  # type: ignore[arg-type]
         (Outcome(Request(URL), error="text"), PARTS),  # type: ignore[arg-type]
         (Outcome(Request(URL), then=Request(URL)), PARTS),  # type: ignore[arg-type]
+        (Outcome(Request(URL), then=Replace(URL)), PARTS),  # type: ignore[arg-type]
+        (Outcome(Request(URL), then=Replace(Request(URL), delay=None)), PARTS),  # type: ignore[arg-type]
+        (Outcome(Request(URL), then=Replace(Request(URL), reason=None)), PARTS),  # type: ignore[arg-type]
+        (Outcome(Request(URL), then=Drop(None)), PARTS),  # type: ignore[arg-type]
+        (Outcome(Request(URL), then=Drop("dropped", failure=5)), PARTS),  # type: ignore[arg-type]
     ],
 )
 async def test_a_middleware_that_returns_no_outcome_is_named_with_what_it_must_return(
@@ -184,7 +189,10 @@ async def test_a_middleware_that_returns_no_outcome_is_named_with_what_it_must_r
 
 
 @pytest.mark.parametrize("order", [1, 560])
-@pytest.mark.parametrize("returned", [None, Response(URL), Outcome(Request(URL))])
+@pytest.mark.parametrize(
+    "returned",
+    [None, Response(URL), Outcome(Request(URL)), Outcome(Request(URL), then=Drop(None))],  # type: ignore[arg-type]
+)
 def test_only_the_request_fails_whose_middleware_returns_no_outcome(returned: Any, order: int) -> None:
     failed: list[Exception] = []
 

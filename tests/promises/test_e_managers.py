@@ -175,7 +175,9 @@ def test_e08_none_a_string_an_iterable_or_a_mapping(
     assert [dict(send.scopes) for send in sim.sends] == [dict(scopes)]
 
 
-def test_e08_a_manager_that_fails_or_returns_nonsense_costs_its_own_request_only() -> None:
+def test_e08_a_manager_that_fails_or_returns_nonsense_costs_its_own_request_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Failing:
         def get_scopes(self, request: trawl.Request) -> object:
             if request.url.endswith("0"):
@@ -185,6 +187,7 @@ def test_e08_a_manager_that_fails_or_returns_nonsense_costs_its_own_request_only
     sim = crawled(pages(), a_web("a.example"), EXACT, THROTTLING_MANAGER=Failing)
     assert shown(sim) == [(0.0, "2")]
     assert (sim.stats["scope_errors"], sim.reason) == (2, "finished")
+    assert "Failing.get_scopes() returned 5: scopes must be" in caplog.text
 
 
 EXHAUSTED: list[object] = [

@@ -207,10 +207,13 @@ def _mistake(outcome: Any) -> str:
             and (response is not None or error is not None or then is not None)
             and (response is None or isinstance(response, Response))
             and (error is None or isinstance(error, Exception))
-            and (then is None or isinstance(then, Replace | Drop))
+            and (then is None or _is_step(then))
         ):
             return ""
-        return "an Outcome needs the Request, and a Response as response, an exception as error, or Replace as then"
+        return (
+            "an Outcome needs the Request, and a Response as response, an exception as error, or as then a Replace (a"
+            " Request, seconds and a reason) or a Drop (a reason)"
+        )
     if isinstance(outcome, Request):
         return "to send it now, return await fetch(it); to send it later, return Outcome(request, then=Replace(it))"
     if isinstance(outcome, Response):
@@ -219,6 +222,15 @@ def _mistake(outcome: Any) -> str:
         outcome.close()
         return "await it, as in: return await fetch(request)"
     return "return await fetch(request), or an Outcome (of trawl.http) with a trawl.Response as response"
+
+
+def _is_step(then: Any) -> bool:
+    """Return True if ``then`` is a :class:`Drop` or a :class:`Replace` whose values have the right types."""
+    if isinstance(then, Drop):
+        return all(map(isinstance, (then.reason, then.failure), (str, str | None)))
+    if isinstance(then, Replace):
+        return all(map(isinstance, (then.request, then.delay, then.reason), (Request, int | float, str)))
+    return False
 
 
 def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -54,6 +55,7 @@ __all__ = [
     "is_trigger",
     "log_failure",
     "manager_of",
+    "parsed",
     "signals_of",
 ]
 
@@ -358,12 +360,13 @@ def _mapping(ids: list[str], delay: float | None) -> ScopeBackoff:
     return {id: {} if delay is None else {"delay": delay} for id in ids} or None
 
 
-def _checked(manager: object, name: str, answer: Any, header: str = "") -> dict[str, BackoffSignal]:
-    """Parse the return value of the manager's method ``name``. Errors name the method."""
+def parsed(manager: object, name: str, answer: Any, parse: Callable[[Any], T]) -> T:
+    """Parse the return value of the manager's method ``name``. Raises TypeError or ValueError that names the method."""
     try:
-        return signals_of(answer, header)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{type(manager).__qualname__}.{name}() returned {answer!r:.100}: {error}") from None
+        return parse(answer)
+    except (TypeError, ValueError) as error:  # of any subclass, from a generator of user code
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{type(manager).__qualname__}.{name}() returned {answer!r:.100}: {error}") from error
 
 
 _HOOKS = ("get_response_backoff", "get_exception_backoff", "get_response_delay")
@@ -423,7 +426,7 @@ class ManagerCalls:
         try:
             if ask is not None and is_overridden(self._manager, "get_initial_backoff"):
                 with contained:
-                    return _checked(self._manager, "get_initial_backoff", await awaited(ask()))
+                    return parsed(self._manager, "get_initial_backoff", await awaited(ask()), signals_of)
         except Exception:  # user code
             logger.exception("the throttling manager failed at the start: nothing is held before the first send")
         return {}
@@ -444,9 +447,10 @@ class ManagerCalls:
             ask = getattr(self._manager, "get_response_backoff", self.default.get_response_backoff)
             answer = await awaited(ask(outcome.response))
             hint = self.default.hint_nowait(outcome.response) if answer else None
-            return _checked(self._manager, "get_response_backoff", answer, "" if hint is None else hint.header)
+            parse = partial(signals_of, header="" if hint is None else hint.header)
+            return parsed(self._manager, "get_response_backoff", answer, parse)
         if outcome.error is not None:
             ask = getattr(self._manager, "get_exception_backoff", self.default.get_exception_backoff)
             answer = await awaited(ask(attempt.request, outcome.error))
-            return _checked(self._manager, "get_exception_backoff", answer)
+            return parsed(self._manager, "get_exception_backoff", answer, signals_of)
         return {}

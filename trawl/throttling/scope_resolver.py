@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trawl.http import host_scope
 from trawl.http.notes import notes_of
-from trawl.throttling.managers import awaited, is_overridden
+from trawl.throttling.managers import awaited, is_overridden, parsed
 from trawl.throttling.scopes import BROWSER, ScopeAmounts, normal_id, scope_amounts_of
 from trawl.tracebacks import contained
 
@@ -90,7 +90,7 @@ class ScopeResolver:
         if self.asks_manager:
             with contained:
                 named = await awaited(self._manager.get_scopes(request))
-            amounts = self._noted(scope_amounts_of(named), request)
+            amounts = self._noted(parsed(self._manager, "get_scopes", named, scope_amounts_of), request)
         else:
             amounts = self._noted(((await self.own_scope(request), None),), request)
         return _with_session_and_browser(amounts, request)
