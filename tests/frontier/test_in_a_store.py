@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -29,7 +29,7 @@ from trawl.frontier import JobSettings
 from trawl.frontier.base import Record
 from trawl.frontier.job import SessionLease
 from trawl.frontier.job_frontier import open_frontier
-from trawl.frontier.redis.client import Address, StoreConnectionError, StoreServer, _mapped, connect
+from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer, _mapped, connect
 from trawl.frontier.redis.layout import Keys, key_of, mark_of, place_of
 from trawl.frontier.redis.report import export_pending, failures, inspect_job, requeue_failed
 from trawl.frontier.redis.startup import open_job
@@ -432,6 +432,27 @@ async def test_what_something_else_wrote_into_the_store_ends_the_run(
         store.content[keys.head.encode()][b"end"] = b"900"
     with pytest.raises(JobError, match=r"^job redis://store:6379/job: .*(it is damaged|can't be read|is missing)"):
         await runs.run()
+
+
+async def test_an_empty_response_to_a_step_ends_the_job_and_does_not_count_as_stored(
+    autojump_clock: MockClock, store: SimulatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def emptied(address: Address) -> AsyncIterator[StoreServer]:
+        async with store.connect(address) as server:
+            run = server.run
+
+            async def run_and_lose(calls: Sequence[Call], replicas: int = 0) -> list[Any]:
+                answers = await run(calls, replicas)
+                return [[] if name == "apply" else answer for (name, *_), answer in zip(calls, answers, strict=True)]
+
+            monkeypatch.setattr(server, "run", run_and_lose)
+            yield server
+
+    async with open_job(HERE, connect=emptied) as job:
+        with pytest.raises(JobError, match="its server sent an unreadable response"):
+            await job.give([b"item"])
+        assert job.outbox_end == 0
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ class RedisJob(Job):
         Raises JobError also if another process owns the job now, if the server has lost steps, or if this call is
         cancelled while the server is unreachable.
         """
-        return await self._submit(step, applied, self._trips.open.steps)
+        return await self._submit(step, applied)
 
     async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
         """Read the first records of lanes, which are passed as numbers and limits. A checkpoint."""
@@ -403,17 +403,18 @@ class RedisJob(Job):
 
     async def _read(self, call: Call, hear: Callable[[Any], T]) -> T:
         """Run a script that only reads in the next round trip, before the steps of that round trip."""
-        return await self._submit(call, hear, self._trips.open.readings)
+        return await self._submit(call, hear)
 
-    async def _submit(self, what: Any, applied: Callable[[Any], T], queue: list[_QueueEntry[Any]]) -> T:
-        """Add work to a queue of the open pipeline, and wait until it is done."""
+    async def _submit(self, what: Step | Call, applied: Callable[[Any], T]) -> T:
+        """Add a step or a read to the open pipeline, and wait until it is done."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
         given = _QueueEntry(what, applied)
-        queue.append(given)
+        pipeline = self._trips.open
+        (pipeline.steps if isinstance(what, Step) else pipeline.readings).append(given)
         self._trips.stir()
         try:
-            await self._trips.open.ended()
+            await pipeline.ended()
         except trio.Cancelled:  # the server is unreachable, and this task was cancelled
             words = f"job {self.name}: its server is away ({self.lease.away_reason}); none of its data is lost"
             self.fail(JobError(words, self.name))
@@ -636,17 +637,17 @@ class RedisJob(Job):
         step is processed first. For example, the step may have released a part that this session has taken again,
         together with requests that the step stored in the part.
         """
-        written: list[Any] = answers.pop() if pipeline.steps else []
-        if written and written[0] not in (b"ok", b"again"):
+        written: Any = answers.pop() if pipeline.steps else None
+        if written is not None and written[0] not in (b"ok", b"again"):
             raise self.session.ended(written[0])
-        is_again = bool(written) and written[0] == b"again"
+        is_again = written is not None and written[0] == b"again"
         if is_again:
             self._hear_step(pipeline, written)
         if told is not None:
             self._hear_end(self.session.hear(told))
         for given, answer in zip(pipeline.readings, answers, strict=True):
             given.result = given.applied(answer)
-        if not written:
+        if written is None:
             return
         if not is_again:
             self._hear_step(pipeline, written)
