@@ -37,7 +37,7 @@ __all__ = ["Cache", "Prepare", "is_asked_again", "key_of"]
 logger: logging.Logger = logging.getLogger("trawl.cache")
 
 MAX_STALE = 10_000
-"""Maximum number of stale responses that are kept until their requests are sent. Others are sent without conditions."""
+"""Maximum number of stale responses that wait for their requests. Further requests are sent without conditions."""
 
 Prepare = Callable[[Request], Request]
 """Adds to a request the headers that the middleware would add before sending, because ``Vary`` may name them."""

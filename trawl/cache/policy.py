@@ -78,7 +78,7 @@ def lifetime_of(stored: CacheEntry, directives: Mapping[str, str]) -> float:
 
 
 def age_of(stored: CacheEntry, now: float) -> float:
-    """Return the age in seconds of a response at ``now`` (epoch seconds), including time in other caches (4.2.3)."""
+    """Return the seconds of a response's age at ``now`` (epoch), with time in other caches (RFC 9111, 4.2.3)."""
     headers = stored.headers
     made = _moment(headers.get("Date"))
     apparent = 0.0 if made is None else max(0.0, stored.came_at - made)
@@ -167,8 +167,8 @@ class DummyPolicy:
 class Rfc9111Policy:
     """A private cache as in a browser. A crawl counts as one user.
 
-    With ``always_store``, responses without a lifetime are stored too. ``ignored`` are directives of ``Cache-Control``
-    in responses.
+    With ``always_store``, responses without a lifetime are stored too. The directives in ``ignored`` have no effect in
+    the ``Cache-Control`` of responses.
     """
 
     def __init__(self, *, always_store: bool = False, ignored: Iterable[str] = ()) -> None:
@@ -228,7 +228,7 @@ class Rfc9111Policy:
     def refreshed(
         self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
     ) -> CacheEntry | None:
-        """Return the stored response with the headers of a 304 and new times (4.3.4); None if it is for another."""
+        """Return the stored response, updated by a 304 (RFC 9111, 4.3.4); None if the 304 is for another response."""
         entry = self._hishel.Entry(
             id=uuid.UUID(int=stored.id),
             request=self._hishel.Request(stored.method, stored.url, self._headers(stored.sent)),

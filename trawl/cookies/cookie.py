@@ -230,7 +230,10 @@ def is_too_long(name: str, value: str) -> bool:
 def cookie_domain(
     written: str, target: RequestUrl, is_public_suffix: Callable[[str], bool], *, takes_foreign: bool = False
 ) -> str | None:
-    """Return a cookie's domain; "" for this host only, None if the cookie is refused (RFC 6265, 5.3, 5 and 6)."""
+    """Return a cookie's domain; "" for this host only, None if the cookie is refused (RFC 6265, 5.3, 5 and 6).
+
+    A request's own cookie may be for another site. With ``takes_foreign``, only public suffixes are refused.
+    """
     domain = written.removeprefix(".").lower()
     if not domain or domain == target.host:
         return "" if not domain or target.is_address or is_public_suffix(domain) else domain

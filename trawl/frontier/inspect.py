@@ -1,8 +1,8 @@
 """Reports on a job in a directory, for ``trawl job``. Its functions block.
 
 Reading a job needs no lock and does not disturb a running process. A report shows the state after the last transaction
-of that process. Queueing failed requests again takes the lock. No spider is needed, because callbacks have names. The
-functions raise UsageError if there is no job, and JobError if it is damaged, has a newer version, or can't be read.
+of that process. Queueing failed requests again takes the lock. No spider is needed, because callbacks are shown by
+name. The functions raise UsageError if there is no job, and JobError if it is damaged, newer or unreadable.
 """
 
 from __future__ import annotations

@@ -306,7 +306,7 @@ class SessionLease:
         return f"away for {now - self.away_since:.0f} s, {sends}: {self.away_reason}"
 
     async def hold(self, call: Callable[[], Any]) -> Any:
-        """Await ``call()`` when the lease has not ended. Returns None if the lease ends before the call does."""
+        """Await ``call()``, after a renewal if the lease has ended. Return None if the lease ends during the call."""
         # Check in a loop, because the lease may have ended again when this task runs.
         while trio.current_time() >= self.until:
             await self._renewed.wait()
@@ -322,9 +322,8 @@ class SessionLease:
 class Job:
     """An open job. The frontier's steps also store its values and items.
 
-    A value that must survive the process is *kept* under a name. The next step writes the value, and the next process
-    reads it when it opens the job. Methods that read or write the store raise JobError if that fails, or has failed
-    before::
+    Methods that read or write the store raise JobError if that fails, or has failed before. A value that must survive
+    the process is *kept* under a name. The next step writes it, and the next process reads it when it opens the job::
 
         job = await open_job(directory, blocking)                             trawl.frontier.sqlite
         frontier = await open_frontier(job, spider, wall, depth_first=...)    trawl.frontier.job_frontier
@@ -467,7 +466,7 @@ class Job:
         return HELD
 
     def is_here(self, number: int) -> bool:
-        """Return whether the lane with this number is in a part of this session, as always in a directory."""
+        """Return whether the lane with this number is in a part of this session. Always true in a directory."""
         return True
 
     def orders_after(self, last: int) -> Callable[[], int]:

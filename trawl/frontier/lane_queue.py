@@ -34,8 +34,8 @@ class LaneQueue:
 
     Nearly all records of a lane have the same priority and arrive in order. They are in a list, which takes eight bytes
     per record and needs no sort keys. Records with another priority, and records that return to an old place, are in a
-    heap. The best record is the next one of the list or the next one of the heap. If later records go first, they have
-    smaller orders.
+    heap. The best record is the next one of the list or the next one of the heap. With ``newest_first``, later records
+    go first, and have smaller orders.
     """
 
     __slots__ = ("_heap", "_last", "_left", "_newest_first", "_packer", "_queue", "_rank", "_scopes", "_site", "lane")

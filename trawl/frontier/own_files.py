@@ -25,8 +25,8 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def check_file(job: Path, path: Path, *, is_private: bool = True, kind: int = stat.S_IFREG) -> bool:
     """Check a file or folder of a job without opening it, and return whether it exists.
 
-    Raises JobError for a symbolic link, several hard links or another type (``stat.S_IFMT``), and if ``is_private`` is
-    true and another user owns the file or may write to it.
+    Raises JobError for a symbolic link, for several hard links, for another type than ``kind`` (``stat.S_IFMT``), and
+    if ``is_private`` is true and another user owns the file or may write to it.
     """
     try:
         status = os.lstat(path)

@@ -32,7 +32,7 @@ from trawl.frontier.own_files import check_directory
 __all__ = ["KEY_BYTES", "LeftFile", "RunningCallback", "RunningCallbacks", "key_of", "state_folder"]
 
 KEY_BYTES = 16
-MAX_SLOTS = 1024
+MAX_SLOTS = 1024  # pages whose code is recorded at the same time, together with `start()`
 _PREFIX = "callbacks."
 _SLOT_BYTES = 512
 _FILE_BYTES = MAX_SLOTS * _SLOT_BYTES

@@ -168,7 +168,7 @@ def statistics_section(job: Job) -> Section[Statistics]:
 
 
 def statistics_so_far(job: Job | JobReport) -> Statistics:
-    """Return the sum of the statistics of a job's processes, or the largest or last value if it is not a count."""
+    """Return the statistics of a job: each count summed over its processes, and the largest or last other values."""
     total: Statistics = {}
     names = [name for name in sorted(job.kept) if name == STATISTICS.name or name.startswith(f"{STATISTICS.name}.")]
     for name in names:

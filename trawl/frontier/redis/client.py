@@ -146,8 +146,8 @@ class StoreServer:
     async def run(self, calls: Sequence[Call], replicas: int = 0) -> list[Any]:
         """Run scripts in order in one round trip, and return their responses. A checkpoint.
 
-        ``replicas`` must confirm the changes. After a StoreConnectionError, any part of the scripts may have run. If
-        the server refuses a script, this raises JobError.
+        ``replicas`` is the number of replicas that must confirm the changes. After a StoreConnectionError, any part of
+        the scripts may have run. If the server refuses a script, this raises JobError.
         """
         import coredis.exceptions as errors  # noqa: PLC0415
 

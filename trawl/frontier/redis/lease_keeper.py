@@ -40,7 +40,7 @@ _RENEWAL = 1.0 / 4.0  # fraction of a lease that a renewal by the thread may tak
 
 
 class LeaseKeeper:
-    """Keeps the lease of one session. Its length is in seconds."""
+    """Keeps the lease of one session, whose length is ``lease`` in seconds."""
 
     def __init__(self, session: JobSession, address: Address, connect: Connect, lease: float) -> None:
         self._session = session

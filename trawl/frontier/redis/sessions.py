@@ -241,7 +241,7 @@ class OwnedParts:
         self._lose(_spread(rest, wanted) if is_joined else rest[-wanted:])
 
     def feed(self, starving: int, working: int) -> None:
-        """Choose parts with pending requests to release for ``starving`` of the ``working`` sessions, which are idle.
+        """Choose parts with pending requests to release, because ``starving`` of the ``working`` sessions are idle.
 
         A hash distributes the hosts at random. With few hosts, or near the end of a job, one session may have many more
         pending requests than other sessions.
@@ -564,8 +564,8 @@ class JobSession:
     def call(self, lease: float | None, *, takes: bool, leaves: str = "") -> Call:
         """Return the call of the script that reports on the job.
 
-        ``lease`` is in seconds; None leaves it unchanged. A session that leaves the job ``leaves`` it ``"clean"`` if
-        its last sends are stored, otherwise ``"unclean"``.
+        ``lease`` is in seconds; None to leave it unchanged. ``leaves`` is "" if the session stays. If it leaves the
+        job, ``leaves`` is ``"clean"`` if its last sends are stored, otherwise ``"unclean"``.
         """
         length, said = ("", b"") if lease is None else (int(lease * 1e6), self._said)
         takes, polling = takes and self.works, self.polling
