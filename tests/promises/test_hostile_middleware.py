@@ -6,6 +6,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import trawl
 from tests.promises.pacing import web_of
 from trawl.http import Drop, Fetch, Middleware, Outcome, Replace
 from trawl.scheduler import Scheduler
+from trawl.scheduler.shared_job import SharedJobScheduler
 from trawl.testing import SimulatedResponse, simulate
 from trawl.throttling import Scope
 
@@ -179,18 +181,20 @@ def schedulers_made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Scheduler, di
     """The schedulers that are made from now on, each with the scopes that it has asked for."""
     made: list[tuple[Scheduler, dict[str, Scope]]] = []
 
-    def noted_scheduler(scope_of: Callable[[str, float], Scope], **options: Any) -> Scheduler:
+    def noted_scheduler(kind: type[Scheduler], scope_of: Callable[[str, float], Scope], **options: Any) -> Scheduler:
         scopes: dict[str, Scope] = {}
 
         def noted(id: str, now: float) -> Scope:
             scopes[id] = scope_of(id, now)
             return scopes[id]
 
-        scheduler = Scheduler(noted, **options)
+        scheduler = kind(noted, **options)
         made.append((scheduler, scopes))
         return scheduler
 
-    monkeypatch.setattr("trawl.engine.engine.Scheduler", noted_scheduler)
+    monkeypatch.setattr("trawl.engine.engine.Scheduler", partial(noted_scheduler, Scheduler))
+    shared = partial(noted_scheduler, SharedJobScheduler)  # with a job in a server (in_a_store.py)
+    monkeypatch.setattr("trawl.scheduler.shared_job.SharedJobScheduler", shared)
     return made
 
 
