@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import weakref
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
@@ -11,8 +13,10 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from tests.watched_crawl import crawl_with
 from trawl.exceptions import ConnectFailed, HttpError, IgnoreRequest, NameNotResolved
 from trawl.http import Fetch, Outcome, Request, Response
+from trawl.settings import Layer, load
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
 FREE = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
@@ -263,6 +267,30 @@ async def test_a_host_that_cannot_be_reached_for_robots_ends_its_requests_with_a
     assert isinstance(heard[0], ConnectFailed)
     assert run.reason == "finished"
     assert run.elapsed < 10
+
+
+async def test_a_page_whose_callback_failed_is_freed_at_once(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Fails(trawl.Spider):
+        name = "fails"
+        start_urls = tuple(f"http://a.example/{i}" for i in range(4))
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            held.append(sum(page() is not None for page in seen))
+            seen.append(weakref.ref(response))
+            raise ValueError("wrong")
+
+    held, seen = list[int](), list[weakref.ref[Response]]()
+    caplog.set_level(logging.CRITICAL + 1, "trawl")  # a record would keep its error
+    gc.disable()
+    try:
+        settings = load(Layer("test", {**FREE, "CONCURRENT_REQUESTS": 1}))
+        run = await crawl_with(Fails, settings, transport=pages(4).transport())
+    finally:
+        gc.enable()
+    assert run.stats["spider_exceptions"] == 4
+    assert held == [0, 0, 0, 0]
 
 
 async def test_an_output_that_is_none_is_the_callbacks_error(
