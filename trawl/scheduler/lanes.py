@@ -88,6 +88,7 @@ class Lane:
         "bases",
         "closed_before",
         "elsewhere",
+        "has_lost_token",
         "has_reserved",
         "has_token",
         "id",
@@ -127,6 +128,8 @@ class Lane:
         self.bases: list[int] | None = None
         self.has_reserved: bool = False  # True if a scope is reserved for it
         self.has_token: bool = False  # True if it has a token of its shared scopes that may be used now
+        # True if it was often passed and lost a token, because a scope that is not shared was closed for too long
+        self.has_lost_token: bool = False
         # Time until which its reservation counts although it has lost a scope; `inf` if it has lost none
         self.kept_until: float = inf
         self.passed_at: int = -1  # its version when its queue found that the remaining amount is too small for it

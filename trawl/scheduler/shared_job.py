@@ -13,7 +13,8 @@ other scopes, then for a *token*, and then for what this process knows of the sh
 
 A token that is not used within ``SLACK`` seconds, because one of the other scopes closed or no place is free, is
 returned. The lane requests another when it is next checked. If it was often passed in the scope that closed, it keeps
-the token as long as it is valid, unless that scope certainly opens too late.
+the token as long as it is valid, unless that scope certainly opens too late. If it loses the token then, it reserves
+its other scopes while it waits for the next one.
 
 A request needs no token to be prepared. A prepared request needs one, in the same way.
 
@@ -30,7 +31,7 @@ from math import inf
 import attrs
 
 from trawl.scheduler.attempt import Attempt
-from trawl.scheduler.lanes import Lane, Refused
+from trawl.scheduler.lanes import READY, Lane, Refused
 from trawl.scheduler.scheduler import Scheduler
 from trawl.scheduler.scope_queue import PASSES, ScopeQueue, TokenQueue
 from trawl.throttling.scope import Scope
@@ -141,7 +142,9 @@ class SharedJobScheduler(Scheduler):
             token_queue = self._ask(lane, attempt)
         if lane.has_token:
             return super()._obstacle(lane, attempt, now)
-        if self.queues.let_go(lane):  # its other scopes are open, and others may use them in the meantime
+        if lane.has_lost_token:
+            self.queues.reserve(lane, now)
+        elif self.queues.let_go(lane):  # its other scopes are open, and others may use them in the meantime
             self._wake(lane, now)
         if token_queue.token is not None:  # it now needs less time to the send than when the token came
             self._arm(token_queue, token_queue.token.at - _lead(lane))
@@ -194,11 +197,15 @@ class SharedJobScheduler(Scheduler):
             self.queues.make_ready(lane, now)
             self._arm(token_queue, min(max(now, token.at) + SLACK, token.until))
             return
-        if isinstance(where, ScopeQueue) and now < token.until and _keeps_token(lane, where.scope):
-            at = where.scope.earliest_at(now)  # closed by a send of this process before the token's
-            if at < token.until or at == inf:
+        if where is READY and now < min(lane.ready_at + SLACK, token.until):  # it was woken since
+            self._arm(token_queue, min(lane.ready_at + SLACK, token.until))
+            return
+        if isinstance(where, ScopeQueue) and _keeps_token(lane, where.scope):
+            at = where.scope.earliest_at(now, lane.amount_in(where.scope))  # closed by a send before the token's
+            if now < token.until and (at < token.until or at == inf):
                 self._arm(token_queue, min((at if now < at < inf else now) + SLACK, token.until))
                 return
+            lane.has_lost_token = not where.scope.is_shared
         self._drop(token_queue)
         if self.queues.let_go(lane):
             self._wake(lane, now)
@@ -206,7 +213,7 @@ class SharedJobScheduler(Scheduler):
     def _take(self, lane: Lane, attempt: Attempt, now: float) -> Attempt:
         # Before the grant, because it removes an empty lane, which would return the token.
         token_queue = self._asks.pop(lane, None)
-        lane.has_token = False
+        lane.has_token = lane.has_lost_token = False
         super()._take(lane, attempt, now)
         if token_queue is not None and token_queue.token is not None:
             self._use(attempt, token_queue)
