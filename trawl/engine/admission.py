@@ -275,7 +275,8 @@ class Admission:
     ) -> Record | str:
         """Return the record of an accepted request whose seen ``mark`` is set, or the reason why it can't be stored.
 
-        The other arguments belong to a request that replaces another one: why, and the scopes of the other one.
+        If it replaces another request: ``then`` says why, ``before`` has the scopes of that request, and ``diverted``
+        what it needs itself if its middleware has changed it.
         """
         try:
             self._prepare(request, source)
@@ -341,7 +342,7 @@ class Admission:
         )
 
     def check_ours(self, request: Request, scopes: ScopeAmounts) -> None:
-        """Raise IgnoreRequest for a direct fetch to the host of another process, to which it can't be passed."""
+        """Raise IgnoreRequest if another process sends to its host, because a direct fetch can't be passed on."""
         if self.is_foreign(request, scopes):
             raise IgnoreRequest(
                 f"{request!r}: another process of this job sends to its host, and only that one knows when it may:"
@@ -478,7 +479,7 @@ class Admission:
     # -- inside
 
     async def _claimed(self, marks: Sequence[bytes | None]) -> list[bool]:
-        """Set the seen marks. Returns True for new ones and None, False for seen and empty ones. May wait."""
+        """Set the seen marks. Returns True for each new mark and each None, and False for the others. May wait."""
         claimed = [mark for mark in marks if mark]
         fresh = await self._frontier.claim_many(claimed) if claimed else []
         if len(claimed) == len(marks):

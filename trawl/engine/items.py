@@ -150,7 +150,7 @@ class ItemSender:
         """Take an item, wait for the pipelines and for room, and return the processed item. A checkpoint.
 
         Dropped and failed items are counted in ``counts``; None: in the statistics, at once. Raises ItemLost for an
-        item that can't be written and was counted, and Full if the crawl has delivered all items that its limit allows.
+        item that can't be written, after counting it, and Full if all items that the limit allows were delivered.
         """
         counts = self._stats if counts is None else counts
         self._limit.check()  # pipelines need not see an item that will not be delivered

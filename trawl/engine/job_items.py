@@ -113,8 +113,8 @@ class CallbackItems:
     async def put(self, item: object, page: str = "") -> object | None:
         """Take an item, and wait for the pipelines, the disk and slow feeds. A checkpoint.
 
-        Returns the processed item; None if it was dropped or failed. Raises ItemLost for a lost and counted item, and
-        Full if the page has yielded so many items that it is probably endless.
+        Returns the processed item; None if it was dropped or failed. Raises ItemLost for an item that can't be written,
+        after counting it, and Full if the page has yielded so many items that it is probably endless.
         """
         job_items = self._job_items
         try:

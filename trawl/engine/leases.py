@@ -122,8 +122,9 @@ class Leases:
     ) -> None:
         """Acknowledge a lease and store its results, in one step.
 
-        Its callback, on the page ``source``, found ``requests`` at ``depth`` links from the start. The items to store
-        with the acknowledgement are asked for just before that. With a ``failure``, it counts as failed.
+        Its callback, on the page ``source``, found ``requests`` at ``depth`` links from the start. ``items`` is called
+        just before the acknowledgement, and returns the items to store with it. With a ``failure``, the lease counts as
+        failed.
         """
         forget_the_last(requests, lease.request if source is None or source.request is None else source.request)
         records = await self._admission.admit(requests, depth=depth, source=source) if requests else []

@@ -81,7 +81,7 @@ class NoJob:
     session: JobSession | None = None  # this process's session; None: no other process can work on the job
     deaths: NoDeaths = attrs.field(factory=NoDeaths)
     lease: SessionLease | EndlessLease = attrs.field(factory=EndlessLease)
-    storing: Collection[Request] = ()  # that have ended or are replaced by a step that is not stored yet
+    storing: Collection[Request] = ()  # requests that a step ends or replaces; the step is not stored yet
     writers: Sequence[Writer] = ()  # the tasks that write the job's items
 
     @property

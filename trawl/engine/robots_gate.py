@@ -5,11 +5,12 @@ the gate; other lanes do not. The response decides (RFC 9309, 2.3.1):
 
 * 2xx opens the gate with rules, 4xx opens it without any.
 * 5xx or a broken response allows nothing. The gate stays closed, and robots.txt is requested again after pauses that
-  double, at most ``ROBOTSTXT_RETRY_TIMES`` times if that is set, or for ``BACKOFF_GIVE_UP_AFTER`` seconds. The response
-  to the last attempt comes at their end. Time that the throttle does not count, because the server requested the pause,
-  does not count here either. Then the gate opens with a verdict, so that a host that refuses forever does not block the
-  crawl: waiting requests end with a ``HostGivenUp``, and after the whole time as ``robots_forbidden``. Requests of
-  rendered pages end at the second failure. A robots.txt that user middleware ignores or fails on is unreadable too.
+  double: for ``BACKOFF_GIVE_UP_AFTER`` seconds, and at most ``ROBOTSTXT_RETRY_TIMES`` times if that is set. The last
+  attempt is timed so that its response comes at the end of this time. Time that the throttle does not count, because
+  the server requested the pause, does not count here either. Then the gate opens with a verdict, so that a host that
+  refuses forever does not block the crawl: waiting requests end with a ``HostGivenUp``. After the whole time, they are
+  also counted as ``robots_forbidden``. Requests of rendered pages end at the second failure. A robots.txt that user
+  middleware ignores or fails on is unreadable too.
 * An address that may not be connected to (``ALLOW_PRIVATE_ADDRESSES``) ends waiting requests with ``AddressRefused``.
 * If an origin never responded and can't be connected to, ``ROBOTSTXT_RETRY_TIMES`` more attempts follow, 2 by default.
   Then the waiting requests end with the error of the last attempt.
@@ -90,14 +91,14 @@ class _Origin:
         self.tried: list[Route] = []  # routes of the attempts since robots.txt was last read
 
     def decide(self, verdict: str | None, failure: DownloadError | None, expires_at: float) -> None:
-        """Begin a time with rules, or with a verdict."""
+        """End the attempts: with rules or a verdict, which are valid until ``expires_at``."""
         self.verdict, self.failure, self.expires_at = verdict, failure, expires_at
         self.asker, self.failures = None, 0
         self.tried.clear()
 
 
 _UNKNOWN = _Origin()
-"""The state of an origin without gate."""
+"""The state of every origin without a gate. It never changes."""
 
 
 def end_unread(attempt: Attempt) -> None:

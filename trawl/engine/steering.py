@@ -153,7 +153,7 @@ _decode_order = msgspec.json.Decoder(Order).decode
 
 
 def order_from(text: bytes | str) -> Order:
-    """Return an order from its JSON. Raises UsageError with the wrong part if it is none."""
+    """Return an order from its JSON. Raises UsageError, which names the wrong part, if it is not an order."""
     try:
         order: Order = _decode_order(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
