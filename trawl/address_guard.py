@@ -92,7 +92,10 @@ _ALL_ONES = 0xFFFFFFFF
 
 
 def address_kind(address: str) -> str | None:
-    """Return the kind of an IP address, such as ``"loopback"``; None if it is public. Raises ValueError."""
+    """Return the kind of an IP address without brackets, such as ``"loopback"``; None if it is public.
+
+    A zone (``%eth0``) is ignored. Raises ValueError if it is not an address.
+    """
     return next((kind for each in _meant(ip_address(address.partition("%")[0])) if (kind := _kind(each))), None)
 
 
@@ -135,7 +138,10 @@ _DIGITS = "0123456789["
 
 
 class AddressGuard:
-    """Decides which addresses a crawl may connect to: all, only public ones, or (None) as start URLs decide."""
+    """Decides which addresses a crawl may connect to. Mutable, because it learns from start URLs and lookups.
+
+    ``allows`` is True for all addresses, False for only public addresses, and None to let start URLs decide.
+    """
 
     __slots__ = ("_allows", "_is_open", "_kinds", "_names")
 

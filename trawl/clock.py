@@ -16,10 +16,13 @@ __all__ = ["WallClock"]
 
 @attrs.frozen
 class WallClock:
-    """Wall time computed from event loop time, so that a step of the machine's clock does not affect limits."""
+    """Wall time computed from event loop time, so that a step of the machine's clock does not affect limits.
 
-    anchor_utc: datetime  # the wall time at `anchor_at`
-    anchor_at: float  # the event loop time, in seconds, that corresponds to `anchor_utc`
+    ``anchor_utc`` is the wall time at ``anchor_at``, in seconds of the event loop.
+    """
+
+    anchor_utc: datetime
+    anchor_at: float
     _anchor_epoch: float = attrs.field(init=False, repr=False, eq=False)
 
     @_anchor_epoch.default

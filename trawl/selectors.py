@@ -295,7 +295,7 @@ def select(text: str, type: SelectorType = "html", base_url: str | None = None) 
 
 
 def css_to_xpath(query: str) -> str:
-    """Return a CSS query, with ``::text`` and ``::attr(name)``, as an XPath query. Raises ValueError."""
+    """Return a CSS query, with ``::text`` and ``::attr(name)``, as an XPath query; ValueError if it is not CSS."""
     try:
         return str(_TRANSLATOR.css_to_xpath(query))
     except SelectorError as error:

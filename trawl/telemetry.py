@@ -94,7 +94,7 @@ class MetricsCollector:
     """The metrics of crawls at one point in time, for a registry of prometheus_client.
 
     Each crawl has at most ``max_scopes`` scopes, the busiest first. The others are summed up as ``other``. Raises
-    UsageError without prometheus_client.
+    UsageError without prometheus_client (extra ``metrics``).
     """
 
     def __init__(self, snapshot: Snapshot = (), max_scopes: int = MAX_SCOPES) -> None:
@@ -168,7 +168,10 @@ class MetricsCollector:
 
 
 async def metrics_page(crawls: Sequence[Crawl], accept: str = "", max_scopes: int = MAX_SCOPES) -> tuple[bytes, str]:
-    """Return the metrics of crawls, in the format that ``accept`` asks for, and their content type. A checkpoint."""
+    """Return the metrics of running crawls, at least one, and their content type. A checkpoint.
+
+    ``accept`` is the scraper's ``Accept`` header, which chooses the format. Otherwise like :class:`MetricsCollector`.
+    """
     snapshot = [(crawl.status(), crawl.status_keeper.scopes) for crawl in crawls]
     return await crawls[0].blocking.run(_encoded, snapshot, max_scopes, accept)
 

@@ -125,9 +125,9 @@ def test_an_error_may_be_answered() -> None:
 @pytest.mark.parametrize(
     ("method", "answer", "sentence"),
     [
-        ("process_request", "text", "process_request returned str"),
+        ("process_request", "text", "process_request returned str: it may return a Response, a Request or None"),
         ("process_response", None, "process_response returned None"),
-        ("process_response", 5, "process_response returned int"),
+        ("process_response", 5, "process_response returned int: it may return a Response or a Request"),
     ],
 )
 def test_an_answer_that_means_nothing_is_told(

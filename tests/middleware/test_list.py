@@ -137,8 +137,14 @@ def test_a_middleware_that_gives_nothing_is_told_at_once() -> None:
     def forgets(fetch: Fetch) -> Any:
         return None
 
-    with pytest.raises(SettingsError, match=r"^DOWNLOADER_MIDDLEWARES: .*forgets must return an async function of a"):
-        make_middleware(forgets, None, None)(Web(Response(URL)).fetch)
+    class Async:
+        async def __call__(self, fetch: Fetch) -> Fetch:  # noqa: RUF029 - the mistake
+            return fetch
+
+    for middleware in (forgets, Async):
+        words = rf"^DOWNLOADER_MIDDLEWARES: .*{middleware.__name__} must return an async function of a"
+        with pytest.raises(SettingsError, match=words):
+            make_middleware(middleware, None, None)(Web(Response(URL)).fetch)
 
 
 def wrong(returned: Any) -> Any:

@@ -178,7 +178,8 @@ def _take(answer: object, outcome: Outcome, where: str) -> None:
     elif isinstance(answer, Request):
         outcome.then = Replace(answer, reason="reschedule", is_new_target=True)
     else:
-        raise TrawlError(f"{where} returned {type(answer).__name__}: it may return a Response, a Request or None")
+        kinds = "a Response or a Request" if where.endswith(".process_response") else "a Response, a Request or None"
+        raise TrawlError(f"{where} returned {type(answer).__name__}: it may return {kinds}")
 
 
 @attrs.frozen

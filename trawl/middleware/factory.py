@@ -176,12 +176,14 @@ def _checked(middleware: Middleware, name: str) -> Middleware:
                 raise TypeError(f"{SETTING}: {name} called fetch() with {request!r:.100}: it takes a Request")
             return fetch(request)
 
-        own = middleware(fetch_request)
+        own: Any = middleware(fetch_request)
         if not callable(own):
+            if inspect.iscoroutine(own):
+                own.close()
             raise SettingsError(f"{SETTING}: {name} must return an async function of a request, not {own!r}", SETTING)
 
         async def send(request: Request) -> Outcome:
-            awaitable: Any = own(request)
+            awaitable = own(request)
             if not inspect.isawaitable(awaitable):
                 raise TypeError(
                     f"{SETTING}: the function of a request that {name} returns must be async, without yield, and return"

@@ -14,8 +14,9 @@ unless another scope of it opens much later. The other lane loses its reservatio
 quota only much later, it keeps what it has not lost, because small amounts would use the quota in the meantime. When
 that time is near, it reserves all of its scopes again or loses them all. A reservation delays only lanes that rank
 behind, and ranks are a total order. So reservations can't deadlock, and no lane starves behind them. A reservation ends
-when the lane is granted, when it is empty, when it waits at its origin's gate or for a token of a shared scope, or when
-a better lane takes over. Shared scopes are reserved only while the lane has a token for them, among lanes with tokens.
+when the lane is granted, when it is empty, when it waits at its origin's gate or (unless it has lost one) for a token
+of a shared scope, or when a better lane takes over. Shared scopes are reserved only while the lane has a token for
+them, among lanes with tokens.
 
 Passes are counted by the scopes' counters of grants, which include grants of earlier lanes. This is an upper bound, and
 costs nothing. It also includes grants while the lane waits for another scope of its own, for example for the delay of

@@ -304,7 +304,7 @@ class SimulatedWeb:
     ) -> Simulation:
         """Run a spider against this web in a Trio program on a virtual clock (``autojump_clock``). A checkpoint.
 
-        The other arguments and errors are those of :func:`trawl.testing.simulate`. Cancelling it cancels the crawl.
+        The arguments and other errors are those of :func:`trawl.testing.simulate`. Cancelling it cancels the crawl.
 
         Raises:
             RuntimeError: If the clock of this Trio program is not virtual.
