@@ -73,9 +73,6 @@ DIFFERENT: dict[str, str] = {
     "test_a_quota_set_while_requests_connect_counts_them": GIVEN,
     "test_i12_p13_limits_change_while_it_runs_and_waiters_notice_at_once": GIVEN,
     "test_a_paused_crawl_says_how_it_goes_on": "a job is continued with `trawl job JOB --resume`",
-    "test_b20_nor_does_one_in_which_robots_txt_is_not_read": (
-        "the last response comes in the moment in which the host is given up, and the order of the two differs"
-    ),
     "test_a_request_that_waits_for_a_busy_scope_keeps_no_page_from_the_other_of_its_scopes": (
         "more pages of one of the scopes pass a request of both, which takes 35 to 44 s instead of 34"
     ),

@@ -167,6 +167,18 @@ def test_b20_nor_does_one_in_which_robots_txt_is_not_read(delay: float, latency:
     assert len(sim.items) == 13
 
 
+@pytest.mark.parametrize(("until", "pages_read"), [(900.0, 13), (1e9, 0)])
+def test_b20_the_last_try_for_robots_txt_may_take_longer_than_the_one_before(until: float, pages_read: int) -> None:
+    outages = [Outage(0.0, 700.0, latency=0.1), Outage(700.0, until, latency=30.0)]
+    web = web_of(latency=lambda request: 30.0 if "robots" in request.url else 0.1, outages=outages, robots="")
+    sim = crawl(web, pages(13), {"DOWNLOAD_DELAY": 0.0})
+    assert sim.times(A)[6:8] == pytest.approx([610.6, 900.0])
+    assert len(sim.items) == pages_read
+    if not pages_read:
+        assert sim.elapsed == pytest.approx(930.0)
+        assert sim.stats["robots_forbidden"] == 13
+
+
 def test_b20_the_last_try_is_one_request_and_the_end_comes_with_its_answer() -> None:
     web = web_of(latency=0.1, outages=[Outage(10.0, 1e9)])
     sim = crawl(web, pages(40), {**SPACED, "THROTTLING_SCOPES": {A: {"concurrency": 8, "delay": 1.0}}})

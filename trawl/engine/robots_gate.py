@@ -470,14 +470,18 @@ class RobotsGates:
             self._give_up(origin, known, "robots_unreachable", outcome, never_connected=never_connected)
             return
         # Time that the throttle does not count as the host's failure does not count here either.
-        host_failing_since = self._throttle.failing_since(host_scope(f"{origin}/"))
-        left = max(known.failing_since, host_failing_since) + self._give_up_after - now
+        timer = self._throttle.failure_timer(host_scope(f"{origin}/"))
+        since = known.failing_since if timer is None else max(known.failing_since, timer.since)
+        left = since + self._give_up_after - now
         if left <= A_MOMENT:
             self._give_up(origin, known, "robots_forbidden", outcome)
             return
         self._stats.inc("robots_retry_count")
         # The last response should come by the end, so start the last attempt earlier by the duration of this one.
-        pause = min(pause, LONGEST_PAUSE, max(left - (now - outcome.started_at), A_MOMENT))
+        last = max(left - (now - outcome.started_at), A_MOMENT)
+        pause = min(pause, LONGEST_PAUSE, last)
+        if timer is not None and pause == last:  # its response may take longer than this one
+            timer.await_attempt(now + pause, self._give_up_after)
         # Earlier, the attempt would only wait for a proxy.
         ready_in = outcome.error.ready_in if isinstance(outcome.error, ProxyFailed) else 0.0
         is_for_proxy, pause = ready_in > pause, max(pause, ready_in)

@@ -145,6 +145,11 @@ class FailureTimer:
         self.is_awaited = True
         return self._try_at
 
+    def await_attempt(self, at: float, after: float) -> None:
+        """Count an attempt that its sender makes at ``at`` as the last one, unless the end comes before it."""
+        if at <= self.since + after:
+            self._try_at, self.is_awaited = at, True
+
     def due_at(self, after: float) -> float:
         """Return when ``after`` seconds have passed, or twice as many while the last attempt is pending."""
         return self.since + after * (2.0 if self.is_awaited else 1.0)

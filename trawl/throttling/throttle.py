@@ -23,6 +23,7 @@ from trawl.http import host_scope
 from trawl.http.notes import notes_of
 from trawl.throttling.common import CommonScopes, ScopeHolder, stricter
 from trawl.throttling.config_warnings import ConfigWarnings, WhyNext
+from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.hints import WINDOW_HEADERS
 from trawl.throttling.managers import (
     BackoffSignal,
@@ -493,11 +494,10 @@ class Throttle:
         if state.apply(scope):
             self._moved(scope, now)
 
-    def failing_since(self, host_scope: str) -> float:
-        """Return the event loop time since which a host gave no good response; ``-inf`` if its last one was good."""
+    def failure_timer(self, host_scope: str) -> FailureTimer | None:
+        """Return the time without a good response of a host; None if its last response was good."""
         scope = self.table.get(self.resolver.scope_of_host(host_scope))
-        timer = None if scope is None else scope.state.recent.failure_timer
-        return -math.inf if timer is None else timer.since
+        return None if scope is None else scope.state.recent.failure_timer
 
     # -- stored state, reports and changes at run time
 
