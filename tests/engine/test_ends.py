@@ -6,6 +6,7 @@ import math
 import traceback
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.watched_crawl import crawl_with
 from trawl._run import crawl_with as crawl_with_contained_watchers
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl, ItemReceiver, Watcher
+from trawl.engine.leases import Leases
 from trawl.errors import FeedError, SettingsError, UsageError
 from trawl.frontier import MemoryFrontier
 from trawl.http import Request, Response
@@ -427,3 +429,24 @@ async def test_a_crawl_of_which_a_part_cannot_be_made_leaves_the_feeds_as_they_w
     assert out.read_bytes() == b'[\n{"of": "yesterday"}\n]\n'  # noqa: ASYNC240
     assert (await crawled(Slow, {**FREE, **job, "FEEDS": {str(out): {"overwrite": True}}})).reason == "finished"
     assert b"yesterday" not in out.read_bytes()  # noqa: ASYNC240
+
+
+async def test_abandoned_pages_return_at_the_end_although_an_earlier_call_was_cancelled() -> None:
+    released: list[list[object]] = []
+
+    class Frontier:
+        async def release(self, leases: list[object]) -> None:
+            await trio.lowlevel.checkpoint()
+            released.append(leases)
+
+    context: Any = SimpleNamespace(frontier=Frontier(), stats=None, state=None, open_job=SimpleNamespace(deaths=None))
+    unused: Any = None
+    leases = Leases(context, unused, unused)
+    one: Any = object()
+    leases.abandon(one)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await leases.give_back(())
+    await leases.give_back(())
+    await leases.give_back(())
+    assert released == [[one]]

@@ -252,10 +252,11 @@ class Leases:
 
     async def give_back(self, attempts: Iterable[Attempt]) -> None:
         """Release abandoned leases, and the leases of the waiting ``attempts``, to the frontier."""
+        abandoned = len(self._abandoned)
         leases = [*self._abandoned, *[attempt.options.lease for attempt in attempts]]
-        self._abandoned.clear()
         if leases:
             await self._frontier.release(leases)
+        del self._abandoned[:abandoned]  # if this call is cancelled, the one at the end of the crawl repeats them
 
     def _count_stored(self, records: Sequence[Record], stored: PushResult) -> bool:
         """Keep only records that are pending here in the count of open requests. Returns True if one may be sent."""
