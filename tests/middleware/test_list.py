@@ -174,7 +174,7 @@ PARTS = "returned Outcome.*: an Outcome needs the Request, and a Response as res
         (Request(URL), r"returned <GET .*>: to send it now, return await fetch\(it\); to send it later"),
         (lambda request, fetch: fetch(request), r"returned <coroutine .*>: await it"),
         (lambda request, fetch: fetch(None), r"called fetch\(\) with None: it takes a Request"),
-        (Outcome(Request(URL)), PARTS),
+        (Outcome(Request(URL)), PARTS + ".*, not none of these$"),
         (Outcome(Response(URL)), PARTS),  # type: ignore[arg-type]
         (Outcome(Request(URL), "text"), PARTS),  # type: ignore[arg-type]
         (Outcome(Request(URL), error="text"), PARTS),  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ PARTS = "returned Outcome.*: an Outcome needs the Request, and a Response as res
         (Outcome(Request(URL), then=Replace(URL)), PARTS),  # type: ignore[arg-type]
         (Outcome(Request(URL), then=Replace(Request(URL), delay=None)), PARTS),  # type: ignore[arg-type]
         (Outcome(Request(URL), then=Replace(Request(URL), reason=None)), PARTS),  # type: ignore[arg-type]
-        (Outcome(Request(URL), then=Drop(None)), PARTS),  # type: ignore[arg-type]
+        (Outcome(Request(URL), then=Drop(None)), PARTS + r".*, not then=Drop\(reason=None"),  # type: ignore[arg-type]
         (Outcome(Request(URL), then=Drop("dropped", failure=5)), PARTS),  # type: ignore[arg-type]
     ],
 )

@@ -199,22 +199,22 @@ def _checked(middleware: Middleware, name: str) -> Middleware:
     return around
 
 
+_KINDS: Mapping[str, Any] = {"request": Request, "response": Response | None, "error": Exception | None}
+
+
 def _mistake(outcome: Any) -> str:
     """Return what user middleware must return instead of ``outcome``; "" if it is right."""
     if isinstance(outcome, Outcome):
-        parts: tuple[Any, ...] = (outcome.request, outcome.response, outcome.error, outcome.then)
-        request, response, error, then = parts
-        if (
-            isinstance(request, Request)
-            and (response is not None or error is not None or then is not None)
-            and (response is None or isinstance(response, Response))
-            and (error is None or isinstance(error, Exception))
-            and (then is None or _is_step(then))
-        ):
+        wrong = [name for name, kind in _KINDS.items() if not isinstance(getattr(outcome, name), kind)]
+        if outcome.then is not None and not _is_step(outcome.then):
+            wrong.append("then")
+        parts = (outcome.response, outcome.error, outcome.then)
+        if not wrong and parts != (None, None, None):
             return ""
         return (
             "an Outcome needs the Request, and a Response as response, an exception as error, or as then a Replace (a"
-            " Request, seconds and a reason) or a Drop (a reason)"
+            " Request, seconds and a reason) or a Drop (a reason), not "
+            + (", ".join([f"{name}={getattr(outcome, name)!r:.100}" for name in wrong]) or "none of these")
         )
     if isinstance(outcome, Request):
         return "to send it now, return await fetch(it); to send it later, return Outcome(request, then=Replace(it))"
