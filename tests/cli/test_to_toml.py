@@ -211,6 +211,17 @@ def test_one_that_has_no_settings_file_is_left_alone(
     assert capfd.readouterr().err == ""
 
 
+def test_a_path_instead_of_a_module_and_an_unreadable_file_are_no_settings(
+    project: Path, web: SimulatedWeb, tmp_path_factory: pytest.TempPathFactory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "settings"
+    elsewhere.with_suffix(".py").touch()
+    (project / "scrapy.cfg").write_text(f"[settings]\ndefault = {elsewhere}\n", "utf-8")
+    (project / "shop" / "settings.py").chmod(0)
+    assert main(["crawl", "shop/only_one.py", "--quiet", *QUICK], crawl_with=crawl_on(web)) == 0
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("values", "feeds"),
     [

@@ -15,7 +15,7 @@ import typer
 from trawl.cli import OK, USAGE
 from trawl.observe import printable
 
-__all__ = ["Found", "files_in", "find_spiders", "list_command"]
+__all__ = ["Found", "content", "files_in", "find_spiders", "list_command"]
 
 _MAX_BYTES = 1_000_000
 _MAX_BASES = 100
@@ -56,7 +56,7 @@ def find_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
     found: set[Found] = set()
     unread: dict[str, str] = {}
     for path in (path for place in places for path in ([place] if place.is_file() else files_in(place))):
-        if b"Spider" not in (source := _content(path)):
+        if b"Spider" not in (source := content(path)):
             continue
         try:
             body = ast.parse(source).body  # parse bytes, so that the encoding declared in the file applies
@@ -84,7 +84,7 @@ def files_in(folder: Path) -> Iterator[Path]:
         yield from (path for path in paths if path.is_file())
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
     """Return the content of a file; b"" if the file is too long, or is not a regular file, which might never end."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # do not wait for a pipe's writer

@@ -33,7 +33,7 @@ import typer
 from trawl.cli import FAILED, OK
 from trawl.cli.checks.compat import check_text
 from trawl.cli.checks.scrapy_only import last_name
-from trawl.cli.list import files_in, find_spiders
+from trawl.cli.list import content, files_in, find_spiders
 from trawl.cli.settings import lines_of, to_toml, without_secrets
 from trawl.errors import SettingsError, TrawlError, UsageError
 from trawl.observe import printable
@@ -425,14 +425,14 @@ def settings_modules(root: Path) -> dict[Path, Path]:
     found = [path for module in named if (path := _file_of(folder, module)) is not None]
     if not found:
         guessed = [folder / "settings.py", *sorted(folder.glob("*/settings.py"))]
-        found = [path for path in guessed if path.is_file() and "SPIDER_MODULES" in path.read_text("utf-8", "replace")]
+        found = [path for path in guessed if b"SPIDER_MODULES" in content(path)]
     homes = {path: folder.joinpath(*path.relative_to(folder).parts[:-1][:1]) for path in found}
     is_one = len(set(homes.values())) == 1
     return {path: (folder if is_one else home) / _PLAIN for path, home in homes.items()}
 
 
 def _file_of(folder: Path, module: str) -> Path | None:
-    if not module:
+    if not all(map(str.isidentifier, module.split("."))):
         return None
     place = folder.joinpath(*module.split("."))
     return next((path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()), None)

@@ -1,8 +1,8 @@
 """Checks the files of a job's local server before the server reads them.
 
 A server runs every command of its append-only file, so a file from another person could load native code or write to
-other files. Only the few commands pass that trawl's scripts add: a server stores the effects of a script. The parser is
-stricter than a server's, so a server reads a file that passes in the same way. A file is a sequence of
+other files. A server stores the effects of a script, so only the few commands that trawl's scripts use pass the check.
+The parser is stricter than a server's, so a server reads a file that passes in the same way. A file is a sequence of
 commands, each an array of strings::
 
     *3 CR LF  $4 CR LF  HDEL CR LF  $1 CR LF  a CR LF  $1 CR LF  b CR LF

@@ -166,10 +166,10 @@ def estimate(
 ) -> Estimate | None:
     """Return the estimated end of the pending requests; None if nothing is pending, or no limit is known yet.
 
-    The crawl ends when its last scope ends, or later if the whole crawl has too few places. A request of several scopes
-    counts in each of its scopes. A scope without an entry in ``limits`` has no limit. ``total`` is by default the sum
-    of ``pending``. ``places`` is the limit of the whole crawl: ``CONCURRENT_REQUESTS`` divided by the seconds of a
-    request.
+    The crawl ends when its last scope ends, or later if the whole crawl has too few places. ``pending`` has the number
+    of requests by scope; a request of several scopes counts in each. A scope without an entry in ``limits`` has no
+    limit. ``total`` is the number of requests, by default the sum of ``pending``. ``places`` is the limit of the whole
+    crawl: ``CONCURRENT_REQUESTS`` divided by the seconds of a request.
     """
     total = sum(pending.values()) if total is None else total
     if not total:
@@ -411,7 +411,10 @@ class ScopeStatus(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def together(statuses: Sequence[CrawlStatus]) -> CrawlStatus:
-    """Return the sum of the statuses of several processes, with the state of the first and the latest estimated end."""
+    """Return the sum of the statuses of several processes.
+
+    The time and the state are of the first process, and the estimated end is the latest.
+    """
     first, latency = statuses[0], [each.latency for each in statuses]
     waiting = [group for each in statuses for group in each.waiting]
     return _sum_of(

@@ -1,7 +1,7 @@
 """Text for people: numbers, rates and durations in words, and text from pages made safe for a terminal and a log.
 
 A URL, a header or an item may contain escape sequences that change the terminal or forge a log line. All output of the
-command goes through :func:`printable` (Unicode categories Cc, Cf for direction, Cs, Zl and Zp).
+command goes through :func:`printable`, which escapes the Unicode categories Cc, Cf for direction, Cs, Zl and Zp.
 """
 
 from __future__ import annotations

@@ -247,7 +247,10 @@ def test_code_that_counts_on_a_refused_request_is_told(tmp_path: Path) -> None:
     assert told(tmp_path, in_callback(try_it.format(call="Request(value)", error="IndexError"))) == []
 
 
-@pytest.mark.parametrize("made", ["Request", "scrapy.Request", "FormRequest", "response.follow"])
+_MADE = ("Request", "scrapy.Request", "FormRequest", "response.follow", "it().response.follow")
+
+
+@pytest.mark.parametrize("made", _MADE)
 def test_arguments_that_must_be_named_are_told_of_in_every_file(tmp_path: Path, made: str) -> None:
     name = made.rpartition(".")[2]
     words = f"{name}() takes only url and callback as positional arguments; pass the rest by keyword"

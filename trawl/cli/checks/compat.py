@@ -418,12 +418,12 @@ class _Reader(ast.NodeVisitor):
             self._of_the_crawl(node, function)
             if name == "get_stats" and holder == "stats":
                 self._tell(node, _ALL_STATISTICS)
+            if name == "follow" and holder == "response":
+                self.found.extend(by_position(node, "follow"))
         self.found.extend(wrong_calls(node, self._foreign))
         if name in REQUESTS | {"follow"}:
             for each in urls_of(node):
                 self._url(each)
-        if _dotted(function)[-2:] == ["response", "follow"]:
-            self.found.extend(by_position(node, "follow"))
         if name == "type" and len(node.args) == 1 and last_name(first) == "response":
             self._tell(node, _ONE_CLASS, is_wrong=True)
         if name in _OF_BYTES and has_value:
