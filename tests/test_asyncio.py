@@ -182,9 +182,12 @@ async def test_inside_trio_it_names_the_function_for_trio() -> None:
 async def ended_by(number: signal.Signals, site: Site, *command: str) -> tuple[int, str]:
     """Start a program, and send it a signal when it has asked for ``/silent``."""
     process = await asyncio.create_subprocess_exec(sys.executable, *command, stderr=subprocess.PIPE)
-    await site.is_silent.wait()
-    process.send_signal(number)
-    _, said = await process.communicate()
+    ended, asked = asyncio.ensure_future(process.communicate()), asyncio.ensure_future(site.is_silent.wait())
+    await asyncio.wait((ended, asked), return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if not ended.done():
+        process.send_signal(number)
+    _, said = await ended
     assert process.returncode is not None
     return process.returncode, said.decode()
 

@@ -21,6 +21,7 @@ EXAMPLES = sorted(path for path in (ROOT / "examples").rglob("*.py") if path.nam
 
 MOST_LINES_A_MODULE = 500
 MOST_LINES_A_FUNCTION = 50
+MOST_ATTRIBUTES_OF_A_CLASS = 20
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -140,6 +141,26 @@ def test_a_function_fits_on_a_screen() -> None:
         if isinstance(node, Function)
     ]
     assert [(name, length) for name, length in functions if length > MOST_LINES_A_FUNCTION] == []
+
+
+def attributes_of(node: ast.ClassDef) -> set[str]:
+    """The names that a class declares in its body, or that its methods set on ``self``."""
+    declared = {
+        each.target.id for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+    }
+    stored = [each for each in ast.walk(node) if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store)]
+    return declared | {each.attr for each in stored if isinstance(each.value, ast.Name) and each.value.id == "self"}
+
+
+def test_a_class_has_few_attributes() -> None:
+    classes = {
+        f"{dotted(path)}.{node.name}": len(attributes_of(node))
+        for path in MODULES
+        for node in definitions(path)
+        # Settings and stored records have as many as there are values.
+        if isinstance(node, ast.ClassDef) and not node.name.endswith(("Settings", "Record", "CrawlStatus"))
+    }
+    assert {name: count for name, count in classes.items() if count > MOST_ATTRIBUTES_OF_A_CLASS} == {}
 
 
 def test_every_public_name_is_documented() -> None:

@@ -194,7 +194,7 @@ def take_over(rig: Rig, attempt: Attempt) -> Lane:
     for scope in attempt.lane.scopes:
         scope.grants += PASSES
     rig.scheduler.queues.reserve(attempt.lane, rig.now)
-    assert attempt.lane.has_reserved
+    assert attempt.lane.kept_until
     return attempt.lane
 
 

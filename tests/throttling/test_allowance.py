@@ -80,7 +80,7 @@ def test_what_was_on_its_way_before_there_was_a_quota_is_stored_before_it_is_spe
 def test_what_user_code_may_have_spent_when_the_job_is_stored_is_not_forgotten() -> None:
     """A response of user code counts from its entry, and a kill may come before it ends."""
     disk, now = Disk(), 0.0
-    disk.scope.caution = 1.0
+    disk.scope.traffic.caution = 1.0
     while disk.scope.prepares_at(now) > now:
         disk.write(now, is_whole=False)
     disk.scope.traffic.add_ahead()

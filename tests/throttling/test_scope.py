@@ -223,7 +223,7 @@ def test_a_backed_off_delay_is_named_as_what_it_is() -> None:
 def test_what_is_prepared_where_user_code_may_respond_is_spaced_as_sends_are() -> None:
     # A22
     scope = Scope("s", Limits(delay=1.0, concurrency=4))
-    scope.caution = inf  # user code has responded
+    scope.traffic.caution = inf  # user code has responded
     for number in range(3):
         assert scope.prepares_at(float(number)) <= number
         scope.traffic.add_ahead()
@@ -250,7 +250,7 @@ def test_no_more_are_prepared_than_a_careful_scope_has_slots_quota_and_pages_lef
         Limits(concurrency=2, delay_per_slot=1.0),
     ):
         scope = Scope("s", limits)
-        scope.caution = 1.0
+        scope.traffic.caution = 1.0
         for _ in range(2):
             assert scope.prepares_at(0.0) <= 0.0
             scope.traffic.add_ahead()
@@ -261,7 +261,7 @@ def test_no_more_are_prepared_than_a_careful_scope_has_slots_quota_and_pages_lef
 def test_a_slot_for_each_that_is_ahead_has_to_have_rested() -> None:
     # A22
     scope = Scope("s", Limits(concurrency=3, delay_per_slot=10.0))
-    scope.caution = inf
+    scope.traffic.caution = inf
     for at in (0.0, 4.0):
         slot = scope.take(at)
         scope.sent(slot, at, granted_at=at)
@@ -274,7 +274,7 @@ def test_a_slot_for_each_that_is_ahead_has_to_have_rested() -> None:
 def test_a_scope_is_careful_until_user_code_has_let_enough_through_after_awaiting_something() -> None:
     # A22
     scope = Scope("s", Limits())
-    scope.caution = 2.0
+    scope.traffic.caution = 2.0
     steps = [(scope.let_through_one(took), scope.is_careful) for took in (0.0, 0.5, 0.005, 0.5)]
     assert steps == [(False, True), (False, True), (False, True), (True, False)]
     scope.responded()
@@ -285,7 +285,7 @@ def test_a_careful_scope_prepares_early_by_the_time_to_connect_until_user_code_r
     # A22
     for limits in (Limits(concurrency=1, delay=1.0), Limits(concurrency=1, delay_per_slot=1.0)):
         scope = Scope("s", limits)
-        scope.caution = 1.0
+        scope.traffic.caution = 1.0
         slot = scope.take(0.0)
         scope.sent(slot, 0.3, granted_at=0.0)
         scope.give(slot)

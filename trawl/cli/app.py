@@ -664,12 +664,13 @@ def _crawling(context: typer.Context, **others: object) -> tuple[CrawlOptions, C
     import attrs
 
     from trawl._run import crawl_with
-    from trawl.cli.crawl_entry import CrawlOptions
+    from trawl.cli.crawl_entry import CrawlOptions, LogOptions
     from trawl.cli.view import stderr_console
 
     typed: dict[str, Any] = {**context.params, **others}
     if typed.get("spider") is not None:
         typed["targets"] = [typed["spider"]]
+    typed["log"] = LogOptions(*[typed.get(name) for name in ("log_level", "log_file", "log_format")])
     options = CrawlOptions(**{name: typed[name] for name in attrs.fields_dict(CrawlOptions) if name in typed})
     given: Any = context.obj  # the argument of main()
     return options, cast("CrawlWith", given or crawl_with), stderr_console()

@@ -88,7 +88,7 @@ logger: logging.Logger = logging.getLogger("trawl")
 def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console) -> int:
     """Run one crawl or several crawls at the same time. Returns the worst exit status."""
     # Set up the log before the spider's settings are known, so that the spider's import is logged too.
-    early = options.log_layer()
+    early = options.log.layer()
 
     def act(logs: Logs) -> int:
         leader = None if options.leader is None else LeaderProcess(options.leader)

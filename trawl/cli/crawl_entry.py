@@ -23,7 +23,17 @@ from trawl.throttling import ScopeReport
 if TYPE_CHECKING:
     from trawl._run import CrawlResult
 
-__all__ = ["NAME", "CrawlEntry", "CrawlOptions", "chosen", "refuse_clashes", "reports_of_all", "stats_of", "worst"]
+__all__ = [
+    "NAME",
+    "CrawlEntry",
+    "CrawlOptions",
+    "LogOptions",
+    "chosen",
+    "refuse_clashes",
+    "reports_of_all",
+    "stats_of",
+    "worst",
+]
 
 NAME = "%(name)s"
 """The placeholder for the spider's name in ``--job`` and in the path of a feed."""
@@ -40,6 +50,22 @@ _ONE_EACH = {
 """Settings that name a file or job to which only one crawl may write, with advice."""
 
 
+@attrs.frozen
+class LogOptions:
+    """The options of the log, as typed. With None, the setting applies."""
+
+    level: str | None = None
+    file: str | None = None
+    format: str | None = None
+
+    def layer(self, default_level: str | None = None) -> Layer:
+        """Return the settings of the log, with a level for commands that have their own default."""
+        level = self.level or default_level
+        values = {"LOG_LEVEL": level and level.upper(), "LOG_FILE": self.file, "LOG_FORMAT": self.format}
+        given = {name: text for name, text in values.items() if text}
+        return Layer(f"--{next(iter(given), 'LOG_LEVEL').lower().replace('_', '-')}", given)
+
+
 @attrs.frozen(kw_only=True)
 class CrawlOptions:
     """The options of the commands that crawl, and of ``trawl export``, as typed. With None, the setting applies."""
@@ -52,9 +78,7 @@ class CrawlOptions:
     overwritten: Sequence[str] = ()
     job: str | None = None
     job_durability: str | None = None
-    log_level: str | None = None
-    log_format: str | None = None
-    log_file: str | None = None
+    log: LogOptions = LogOptions()
     is_quiet: bool = False
     fails_on: Sequence[str] = ()
     stats: str | None = None
@@ -67,16 +91,10 @@ class CrawlOptions:
     waits: bool = False
     leader: int | None = None  # the socket to the process that started this worker
 
-    def log_layer(self, default_level: str | None = None) -> Layer:
-        """Return the settings of the log, with a level for commands that have their own default."""
-        level = self.log_level or default_level
-        values = {"LOG_LEVEL": level and level.upper(), "LOG_FILE": self.log_file, "LOG_FORMAT": self.log_format}
-        given = {name: text for name, text in values.items() if text}
-        return Layer(f"--{next(iter(given), 'LOG_LEVEL').lower().replace('_', '-')}", given)
-
     def words_of_worker(self) -> list[str]:
         """Return the options that a leader's workers get too, as words of a command line."""
-        logged = (("--log-level", self.log_level), ("--log-file", self.log_file), ("--log-format", self.log_format))
+        log = self.log
+        logged = (("--log-level", log.level), ("--log-file", log.file), ("--log-format", log.format))
         pairs = [("--spider", self.targets[0])]
         pairs += [(option, text) for option, texts in (("-a", self.arguments), ("-s", self.settings)) for text in texts]
         pairs += [(option, text) for option, text in logged if text is not None]

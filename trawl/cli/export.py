@@ -44,7 +44,7 @@ LOOK_EVERY = 1.0
 
 def export_command(options: CrawlOptions, console: Console, *, follows: bool) -> int:
     """Export the items of a job. With ``follows``, continue until the job has finished. Returns the exit status."""
-    early = options.log_layer()
+    early = options.log.layer()
 
     def act(logs: Logs) -> int:
         durability = options.job_durability

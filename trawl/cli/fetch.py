@@ -68,7 +68,7 @@ class DefaultSpider(Spider):
 
 def run_single(options: CrawlOptions, console: Console, act: Callable[[CrawlEntry], int]) -> int:
     """Load the spider, by default :class:`DefaultSpider`, call ``act`` and print its error. Returns the exit status."""
-    logged = options.log_layer("WARNING")
+    logged = options.log.layer("WARNING")
     return run_guarded(console, logged, lambda logs: act(_loaded(options, logged, logs)))
 
 

@@ -95,7 +95,7 @@ class Admission:
         self._state = context.state
         self._events = context.events
         self._prepare = context.middleware_stack.prepare
-        self._is_durable = context.open_job.is_durable
+        self._job = context.open_job
         self._mark = context.mark
         self._has_warned: bool = False
         self._follows_loops = context.values.follows_loops
@@ -107,7 +107,6 @@ class Admission:
         self._limits = limits
         self._found_at = -math.inf
         self._restored_at = -math.inf
-        self._is_shared = context.open_job.is_shared
         # Returns True if another process of the job must send a request with these scopes.
         self.is_foreign: Callable[[Request, ScopeAmounts], bool] = lambda request, scopes: False
 
@@ -225,7 +224,7 @@ class Admission:
         """Make the scheduler's attempt for a leased record, and load the robots.txt of its origin if needed."""
         # Restored records, and records from other processes, were not resolved in this run. Some scopes are known as
         # hosts only once a request was resolved.
-        if self._is_shared or (self._restored_at > -math.inf and self._is_restored(record)):
+        if self._job.is_shared or (self._restored_at > -math.inf and self._is_restored(record)):
             self._throttle.resolver.of_nowait(record.request)
             self._rules.hear_vouched(record.request)
             forget_chosen(record.request)
@@ -298,8 +297,8 @@ class Admission:
         if now - self._found_at > FOUND_TO:
             self._found_at = now
         record.found_at = self._found_at
-        if self._is_durable:  # a run that does not read start() may send it
-            self._rules.note_vouched(request, is_shared=self._is_shared)
+        if self._job.is_durable:  # a run that does not read start() may send it
+            self._rules.note_vouched(request, is_shared=self._job.is_shared)
             refusal = self._frontier.refusal(record)
             if refusal is not None:
                 logger.error("%r is dropped, because the job can't store it: %s", request, refusal)
@@ -493,7 +492,7 @@ class Admission:
         With a job, start URLs without filter get a mark from their number among equal URLs, because a ``start()`` that
         was interrupted is read again and yields them again.
         """
-        if not (is_start and self._is_durable and request.is_start_url):
+        if not (is_start and self._job.is_durable and request.is_start_url):
             return None
         mark = fingerprint(request)
         number = self._start_urls[mark] = self._start_urls.get(mark, 0) + 1

@@ -88,8 +88,6 @@ class Lane:
         "bases",
         "closed_before",
         "elsewhere",
-        "has_lost_token",
-        "has_reserved",
         "has_token",
         "id",
         "kept_until",
@@ -126,12 +124,10 @@ class Lane:
         # The scopes' counters of grants at its turn, to count how often it is passed. Only for lanes with several
         # scopes or a quota.
         self.bases: list[int] | None = None
-        self.has_reserved: bool = False  # True if a scope is reserved for it
         self.has_token: bool = False  # True if it has a token of its shared scopes that may be used now
-        # True if it was often passed and lost a token, because a scope that is not shared was closed for too long
-        self.has_lost_token: bool = False
-        # Time until which its reservation counts although it has lost a scope; `inf` if it has lost none
-        self.kept_until: float = inf
+        # Time until which the reservation of its scopes counts although it has lost one; `inf` if it has lost none; 0.0
+        # without a reservation
+        self.kept_until: float = 0.0
         self.passed_at: int = -1  # its version when its queue found that the remaining amount is too small for it
         # True if its attempts wait to be prepared, because user code must still run for them; False if they wait for
         # their places

@@ -202,7 +202,6 @@ class LaneQueues:
             queue.reserved_for = lane
             queue.holders[lane] = None
             queue.refills = -1  # compute the times of the lanes set aside again
-        lane.has_reserved = True
         lane.kept_until = inf
         for other in {other: None for _, other in others}:
             if not self._keeps_quota(other, now):
@@ -211,9 +210,9 @@ class LaneQueues:
 
     def let_go(self, lane: Lane) -> bool:
         """End the reservation of ``lane``. Returns True if it had one, so that the caller must wake its queues."""
-        if not lane.has_reserved:
+        if not lane.kept_until:
             return False
-        lane.has_reserved = False
+        lane.kept_until = 0.0
         for scope in lane.scopes:
             queue = self.scope_queues.get(scope.id)
             if queue is None or lane not in queue.holders:
@@ -293,8 +292,11 @@ class LaneQueues:
         """Return True if a quota stays reserved for a lane that has lost a scope: its amount fits only much later."""
         kept = [scope for scope in lane.scopes if self.queue_of(scope).reserved_for is lane]
         fits_at = [scope.quota.fits_at(lane.amount_in(scope), now) for scope in kept if scope.quota is not None]
-        lane.kept_until = max(fits_at, default=-inf) - PATIENCE
-        return lane.kept_until > now
+        until = max(fits_at, default=-inf) - PATIENCE
+        if until <= now:
+            return False
+        lane.kept_until = until
+        return True
 
     def _wake_all(self, lane: Lane, now: float) -> None:
         for scope in lane.scopes:
@@ -349,7 +351,7 @@ class LaneQueues:
     def _of_largest_share(self, queue: ScopeQueue, lane: Lane, now: float) -> Lane:
         """Choose the lane for the turn of ``lane`` in a queue without a quota: the largest share of a common quota."""
         best = lane
-        for scope in lane.scopes if not lane.has_reserved else ():
+        for scope in lane.scopes if not lane.kept_until else ():
             peers = queue.peers.get(scope.id)
             while peers and scope in best.scopes:
                 peer = peers[0][5]

@@ -522,8 +522,8 @@ class Scheduler:
             lane.prepares = self.preparations.has_user_code and not lane.was_prepared
             if lane.prepares and self.preparations.caution:
                 for scope in scopes:
-                    if scope.caution < 0.0:
-                        scope.caution = self.preparations.caution
+                    if scope.traffic.caution < 0.0:
+                        scope.traffic.caution = self.preparations.caution
             lane.need(tuple([amount for _, amount in attempt.scopes]) if lane.scopes else (), now)
             lane.add(attempt, order)
             lane.take_turn(self._next_turn())
@@ -571,7 +571,7 @@ class Scheduler:
                 return self._refuse(lane, attempt, "deferred", now)
             queues.block(lane, queue, until, now)
             queues.wake_next(lane, now)
-            if until <= now and lane.has_reserved:
+            if until <= now and lane.kept_until:
                 queues.wake(queue, now)  # the lane that kept it off may have lost its reservation
             if lane.elsewhere:  # its other scopes no longer count it as ahead
                 for scope in lane.scopes:
@@ -651,7 +651,7 @@ class Scheduler:
         if attempt.is_exempt:
             # It takes none of its scopes, but its response may be a trigger for them.
             attempt.steps = tuple([self._scope_of(id, now).step for id, _ in attempt.scopes])
-        if lane.has_reserved:
+        if lane.kept_until:
             queues.let_go(lane)
         for scope in lane.scopes if scope_queues else ():
             if (queue := scope_queues.get(scope.id)) is not None and queue.woken is lane:

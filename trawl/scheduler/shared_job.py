@@ -46,7 +46,7 @@ SLACK = 0.25
 class SharedJobScheduler(Scheduler):
     """A scheduler that requests tokens for shared scopes from the client ``line``."""
 
-    __slots__ = ("_asks", "_by_number", "_line", "_next_timer", "_timers", "_tokens")
+    __slots__ = ("_asks", "_by_number", "_line", "_losers", "_next_timer", "_timers", "_tokens")
 
     def __init__(
         self,
@@ -62,6 +62,8 @@ class SharedJobScheduler(Scheduler):
         self._asks: dict[Lane, TokenQueue] = {}
         self._by_number: dict[int, TokenQueue] = {}
         self._tokens: dict[Attempt, Token] = {}
+        # Lanes that were often passed and lost a token, because a scope that is not shared was closed for too long
+        self._losers: set[Lane] = set()
         self._timers: list[tuple[float, int, TokenQueue]] = []
         self._next_timer = count().__next__
 
@@ -142,7 +144,7 @@ class SharedJobScheduler(Scheduler):
             token_queue = self._ask(lane, attempt)
         if lane.has_token:
             return super()._obstacle(lane, attempt, now)
-        if lane.has_lost_token:
+        if lane in self._losers:
             self.queues.reserve(lane, now)
         elif self.queues.let_go(lane):  # its other scopes are open, and others may use them in the meantime
             self._wake(lane, now)
@@ -205,7 +207,10 @@ class SharedJobScheduler(Scheduler):
             if now < token.until and (at < token.until or at == inf):
                 self._arm(token_queue, min((at if now < at < inf else now) + SLACK, token.until))
                 return
-            lane.has_lost_token = not where.scope.is_shared
+            if where.scope.is_shared:
+                self._losers.discard(lane)
+            else:
+                self._losers.add(lane)
         self._drop(token_queue)
         if self.queues.let_go(lane):
             self._wake(lane, now)
@@ -213,7 +218,8 @@ class SharedJobScheduler(Scheduler):
     def _take(self, lane: Lane, attempt: Attempt, now: float) -> Attempt:
         # Before the grant, because it removes an empty lane, which would return the token.
         token_queue = self._asks.pop(lane, None)
-        lane.has_token = lane.has_lost_token = False
+        lane.has_token = False
+        self._losers.discard(lane)
         super()._take(lane, attempt, now)
         if token_queue is not None and token_queue.token is not None:
             self._use(attempt, token_queue)
@@ -223,6 +229,7 @@ class SharedJobScheduler(Scheduler):
         token_queue = self._asks.get(lane)
         if token_queue is not None:
             self._drop(token_queue)
+        self._losers.discard(lane)
         super()._retire(lane, now)
 
 

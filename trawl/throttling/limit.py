@@ -204,9 +204,9 @@ class Spacing(Interval):
         response, these requests are spaced by their entry instead.
         """
         traffic = scope.traffic
-        if traffic.ahead and 0.0 < scope.caution < inf:
+        if traffic.ahead and 0.0 < traffic.caution < inf:
             return inf
-        before = traffic.unsent + (traffic.ahead if scope.caution < inf else traffic.prepared)
+        before = traffic.unsent + (traffic.ahead if traffic.caution < inf else traffic.prepared)
         if before and scope.is_covered(before, self.seconds * self.jitter[0]):
             return inf
         return self.next_at(traffic) - scope.early

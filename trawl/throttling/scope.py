@@ -67,14 +67,11 @@ class Scope:
         closed_by: The limit that opens last, by the latest decision; None if none has closed it yet.
         step: Number of backoff steps. Each send remembers the number at its grant.
         grants: Number of times that the scope was taken.
-        caution: Number of requests that user code must still send, each after awaiting something, before it is assumed
-            never to respond; ``inf`` after a response of user code; -1 if no user code is known.
         state: The state of its policies.
         holders: The crawls that share it; empty if it belongs to one crawl.
     """
 
     __slots__ = (
-        "caution",
         "closed_by",
         "effective",
         "grants",
@@ -110,7 +107,6 @@ class Scope:
         self.closed_by: Limit | None = None
         self.step: int = 0
         self.grants: int = 0
-        self.caution: float = -1.0
         self.state: Any = None
         self.holders: tuple[ScopeHolder, ...] = ()
         self.apply_limits(limits)
@@ -310,19 +306,19 @@ class Scope:
     @property
     def is_careful(self) -> bool:
         """True if user code may respond to its requests, so each may count as sent when its preparation starts."""
-        return self.caution > 0.0
+        return self.traffic.caution > 0.0
 
     def let_through_one(self, took: float) -> bool:
         """Learn that user code let a request through in ``took`` seconds. Returns True if caution ends here."""
         self.traffic.measure_preparation(took)
-        if self.caution <= 0.0 or took < AWAITED:
+        if self.traffic.caution <= 0.0 or took < AWAITED:
             return False
-        self.caution -= 1.0
-        return self.caution == 0.0
+        self.traffic.caution -= 1.0
+        return self.traffic.caution == 0.0
 
     def responded(self) -> None:
         """Record that user code responded to a request, so it may do so again."""
-        self.caution = inf
+        self.traffic.caution = inf
 
     @property
     def patience(self) -> float:
@@ -336,7 +332,7 @@ class Scope:
         In a careful scope only the time to connect counts, and after a response of user code not even that.
         """
         if self.is_careful:
-            return self.traffic.lead if self.caution < inf else 0.0
+            return self.traffic.lead if self.traffic.caution < inf else 0.0
         return self.traffic.preparation + self.traffic.lead
 
     # -- the life of a request
@@ -389,7 +385,7 @@ class Scope:
         """
         traffic, effective = self.traffic, self.effective
         took = now - granted_at
-        if took <= 0.0 and self.caution == inf:
+        if took <= 0.0 and self.traffic.caution == inf:
             due_at = inf  # a response of user code
         elif effective.delay + effective.delay_per_slot > 0.0:
             traffic.measure_lead(took)

@@ -165,7 +165,7 @@ class SharedScope(Scope):
     def __init__(self, id: str, limits: Limits, line: SharedScopeClient, *, seed: int | str = 0) -> None:
         super().__init__(id, limits, seed=seed)
         self.tokens: dict[int, Token] = {}
-        self.caution: float = 0.0  # a token is valid only briefly, so responses of user code wait for one
+        self.traffic.caution = 0.0  # a token is valid only briefly, so responses of user code wait for one
         self._line = line
 
     @property

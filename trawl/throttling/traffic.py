@@ -32,6 +32,7 @@ class Traffic:
         "_stream",
         "ahead",
         "ahead_amount",
+        "caution",
         "in_flight",
         "last_prepared",
         "last_sent",
@@ -61,6 +62,9 @@ class Traffic:
         self.ahead_amount: float = 0.0  # expected amount of the requests that are ahead
         # Start of the latest preparation that may still count as a send; `-inf` if there is none.
         self.last_prepared: float = -inf
+        # Number of requests that user code must still send, each after awaiting something, before it is assumed never
+        # to respond; `inf` after a response of user code; -1 if no user code is known.
+        self.caution: float = -1.0
         self.slots: Slots | None = None  # the slots; None until a second slot is needed, because most hosts have one
         self._id = id
         self._seed = seed
