@@ -62,7 +62,7 @@ async def opened(url: str) -> AsyncIterator[Frontier]:
 
 class TestRedis(FrontierContract):
     is_durable = True
-    examples = 10
+    examples = 5  # with each kind of server
 
     @pytest.fixture(autouse=True)
     def on_a_server(self, server: StoreProcess) -> None:
@@ -95,7 +95,8 @@ class TestThreeSessionsInRedis(TestRedis):
         yield partial(by_three, self.server.url(f"contract/{id(self)}/{next(self.names)}"))
 
 
-@pytest.mark.parametrize("seed", range(5))
+# Both kinds run the same scripts, so each seed is tried with one of them.
+@pytest.mark.parametrize(("server", "seed"), [(KINDS[seed % 2], seed) for seed in range(6)], indirect=["server"])
 def test_the_simulation_answers_as_a_server_does(server: StoreProcess, seed: int) -> None:
     keys = Keys(f"same {seed}")
     rng = random.Random(seed)
