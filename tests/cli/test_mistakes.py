@@ -71,6 +71,7 @@ def test_the_address_of_no_job_is_refused(command: str, capfd: pytest.CaptureFix
     assert err.endswith("must be a directory, or start with redis://, rediss://, redis+unix://; not https://\n")
 
 
+@pytest.mark.usefixtures("virtual_clock")
 def test_no_line_ends_with_blanks_in_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
     web = SimulatedWeb()
     web.add_host("a.example")
