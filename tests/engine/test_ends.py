@@ -431,6 +431,7 @@ async def test_a_crawl_of_which_a_part_cannot_be_made_leaves_the_feeds_as_they_w
     assert b"yesterday" not in out.read_bytes()  # noqa: ASYNC240
 
 
+@pytest.mark.interpreted
 async def test_abandoned_pages_return_at_the_end_although_an_earlier_call_was_cancelled() -> None:
     released: list[list[object]] = []
 

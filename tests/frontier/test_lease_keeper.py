@@ -178,6 +178,7 @@ class Page:
         self.options = SimpleNamespace(lease=lease)
 
 
+@pytest.mark.interpreted
 async def test_three_lost_leases_make_a_page_fail(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
